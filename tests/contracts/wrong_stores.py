@@ -20,7 +20,7 @@ from replog.metadata.lease import SESSION_MS_MIN
 from replog.metadata.memory import MemoryStore, _Tree
 from replog.metadata.tree import Transaction
 from replog.metadata.watches import Watches
-from replog.ports import Check, MetadataStore, Op
+from replog.ports import Check, MetadataStore, Op, SessionState, Versioned
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
 
@@ -115,6 +115,33 @@ class KeepAliveRaises(InMemory):
         self._alive()
 
 
+class AnotherIdEachTime(InMemory):
+    """Nobody finds the session again."""
+
+    @property
+    def session_id(self) -> str:
+        return f"{super().session_id}-{next(_looks)}"
+
+
+_looks = count()
+
+
+class OneListener(InMemory):
+    """Only who asked last hears what becomes of the session."""
+
+    def on_session(self, changed: Callable[[SessionState], None]) -> None:
+        self._listeners.clear()
+        super().on_session(changed)
+
+
+class ChangeableValues(InMemory):
+    """What is read is no `bytes`."""
+
+    def read(self, path: str) -> Versioned | None:
+        found = super().read(path)
+        return found and Versioned(bytearray(found.value), found.version, found.created)  # type: ignore[arg-type]
+
+
 class CountsInMemory(FileStore):
     """Creation numbers are counted in each process."""
 
@@ -169,6 +196,9 @@ CAUGHT_BY: dict[type[MetadataStore], str] = {
     SilentEach: "test_the_transactions_of_commit_each_fire_watches",
     OneWatchPerPath: "test_each_of_several_callbacks_on_a_path_is_told",
     KeepAliveRaises: "test_keep_alive_never_raises",
+    AnotherIdEachTime: "test_session_ids_differ",
+    OneListener: "test_a_session_that_was_ended_writes_no_more",
+    ChangeableValues: "test_create_then_read",
     CountsInMemory: "test_another_process_sees_the_same_store_and_counts_on",
     Forgets: "test_nodes_and_numbers_outlive_the_last_session",
     NeverExpires: "test_a_session_whose_owner_falls_silent_ends_by_its_time",

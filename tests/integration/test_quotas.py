@@ -108,23 +108,6 @@ def test_without_connections_there_is_nothing_to_limit() -> None:
         replog.Cluster(quotas=QUOTAS)
 
 
-def test_a_transport_has_its_own() -> None:
-    with (
-        contextlib.closing(replog.TcpTransport(role="broker", broker_id=1, now_ms=lambda: 0)) as transport,
-        pytest.raises(UsageError, match="quotas are the transport's"),
-    ):
-        replog.Broker(1, listen="tcp://127.0.0.1:0", data=None, store=replog.MemoryStore(), transport=transport, quotas=QUOTAS)
-
-
-@pytest.mark.parametrize("key", ["connections_max", "connections_per_address_max", "handshake_timeout_ms"])
-def test_limits_of_a_transport_are_said_to_it(key: str) -> None:
-    with (
-        contextlib.closing(replog.TcpTransport(role="broker", broker_id=1, now_ms=lambda: 0)) as transport,
-        pytest.raises(UsageError, match=rf"{key} is 700, .* give it TcpLimits\({key}=700\)"),
-    ):
-        replog.Broker(1, listen="tcp://127.0.0.1:0", data=None, store=replog.MemoryStore(), transport=transport, config={key: 700})
-
-
 def test_the_configuration_says_how_many_connections_there_may_be(tmp_path: Path) -> None:
     config = {"connections_max": 8}
     with replog.Cluster(listen="tcp://127.0.0.1:0", brokers=1, config=config) as cluster, contextlib.ExitStack() as clients:

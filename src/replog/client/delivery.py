@@ -193,7 +193,7 @@ class _DeliveryFuture(Future[RecordMetadata]):
 
 
 class Deliveries:
-    """Many records on their way, as `send_many` sent them: a sequence of Delivery, and one result for all."""
+    """Many records on their way, as `send_many` sent them: iterated, a Delivery for each, in the order given; and one result for all."""
 
     __slots__ = ("_parts", "_places", "_producer")
 

@@ -431,11 +431,10 @@ class FileStore(TreeSession):
     def keep_alive(self) -> None:
         """The owner is alive. From the first call on a thread looks after the session, as long as the calls go on.
 
-        Never blocks, and does nothing once the session has ended. A session whose owner was silent for its whole time is
-        suspended, and then connected again or lost: whatever others have made of it.
+        Never blocks, and does nothing once the session has ended, nor in a forked child. A session whose owner was silent for its whole
+        time is suspended, and then connected again or lost: whatever others have made of it.
         """
-        self._fork.check(self._label)
-        if self._life == "open" and not self._file.private:
+        if self._life == "open" and not self._fork.forked and not self._file.private:
             self.alive_ns = self._file.clock_ns()
             self._file.upkeep.start()
 

@@ -166,7 +166,8 @@ class Log(ABC):
     """One copy of one partition: batches with dense offsets, an epoch table and a writer table that follow from them.
 
     Single-threaded: its owner calls it, nobody else (one that was opened alone has its callers take turns). Every error is one of LogFull
-    (nothing done, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed.
+    (nothing done, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed; of one that was opened
+    alone also UsageError, for a wrong argument.
     """
 
     identity: PartitionId

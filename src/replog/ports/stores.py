@@ -111,14 +111,16 @@ class MetadataStore(ABC):
     """Most operations in one transaction: a thousand changes, and the check that guards them."""
 
     @abstractmethod
-    def read(self, path: str) -> Versioned | None: ...
+    def read(self, path: str) -> Versioned | None:
+        """The value at `path`, with its numbers; None if there is no such node."""
 
     @abstractmethod
     def list(self, path: str) -> builtins.list[str]:
         """Names (not paths) of the children, sorted; empty if the path does not exist."""
 
     @abstractmethod
-    def read_each(self, paths: Sequence[str]) -> builtins.list[Versioned | None]: ...
+    def read_each(self, paths: Sequence[str]) -> builtins.list[Versioned | None]:
+        """What `read` says of each path, in order. Each is a read of its own: others may write in between."""
 
     @abstractmethod
     def commit(self, ops: Sequence[Op]) -> builtins.list[int]:
@@ -144,15 +146,20 @@ class MetadataStore(ABC):
         """
 
     @abstractmethod
-    def on_session(self, changed: Callable[[SessionState], None]) -> None: ...
+    def on_session(self, changed: Callable[[SessionState], None]) -> None:
+        """Tell `changed`, and whoever else was given here, what becomes of the session: "suspended" where that is unknown for a time, and
+        "connected" when it is known again; "lost" once, when it was ended against its owner's will. Nothing after that, nor after `close`.
+
+        From any thread.
+        """
 
     def keep_alive(self) -> None:  # noqa: B027  most stores need nothing
         """The owner of the session is alive: it says so in every turn of its loop, at least every third of the session time.
 
         From the first call on the session lives by these calls: when they stop it ends by its time, so that an owner that hangs
         does not look alive because other threads of its process are. Whoever never calls keeps the session as its store says.
-        Never blocks and never raises, from any thread, and does nothing once the session has ended or was closed; nor where sessions do
-        not end by time, the default.
+        Never blocks and never raises, from any thread, and does nothing once the session has ended or was closed, in a forked child, nor
+        where sessions do not end by time, the default.
         """
 
     @property

@@ -26,7 +26,7 @@ from replog.log.files import check_path, kill_in_child
 from replog.runtime.urls import lasting
 from replog.security.settings import VARIABLE
 from replog.security.shown import shown
-from replog.transport.tcp.endpoint import SCHEME, parse_endpoint
+from replog.transport.tcp.endpoint import SCHEME, check_insecure, parse_endpoint
 
 __all__ = ["BrokerProcess"]
 
@@ -78,7 +78,7 @@ class BrokerProcess:
         self._command += [f"--config={key}={value}" for key, value in (config or {}).items()]
         for word, file in (("security", security), ("quotas", quotas)):
             self._command += [f"--{word}={check_path(file, word, 'name a file of settings')}"] if file is not None else []
-        self._command += ["--insecure"] if insecure else []
+        self._command += ["--insecure"] if check_insecure(insecure) else []
         self._has_page = http is not None
         self._command += [f"--http={_place(http)}"] if http is not None else []
         self._process: subprocess.Popen[bytes] | None = None

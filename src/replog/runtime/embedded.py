@@ -133,7 +133,7 @@ class Cluster(Client, Measured):
         return self._embedded.add(rack, check_timeout(timeout_s))
 
     def remove_broker(self, broker_id: int) -> None:
-        """Remove a broker that `add_broker` added last and that holds no copies. UsageError names what it still holds."""
+        """Remove the broker with the highest id, once it holds no copies. UsageError says which that is, or what it still holds."""
         self._embedded.remove(broker_id)
 
     def metrics(self, *, partitions: bool = False) -> Snapshot:

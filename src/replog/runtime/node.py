@@ -33,16 +33,16 @@ from replog.runtime.loop import Loop
 from replog.runtime.measured import Measured
 from replog.runtime.owner import Owner
 from replog.runtime.patience import Patience, Standing
-from replog.runtime.pump import Pump, tell
+from replog.runtime.pump import Pump
 from replog.runtime.putting_off import is_inside, put_off
 from replog.runtime.store_sessions import StoreSessions
-from replog.runtime.urls import lasting, open_store
+from replog.runtime.transports import transport_of
+from replog.runtime.urls import check_store, lasting, open_store
 from replog.runtime.workers import Workers
-from replog.security.quotas import Quotas, quotas_of
+from replog.security.quotas import Quotas
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import advertised, parse_endpoint
-from replog.transport.tcp.limits import check_own, limits_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,7 +63,8 @@ class Broker(Measured):
 
     `listen` is where others reach it: "tcp://127.0.0.1:0" takes any free port, and `endpoint` says which. Where they come by another way
     (a container, a proxy), or it listens at every address, `advertise` is what they are told; its port 0 is that of `listen`. `store` is a
-    URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object whose session becomes this broker's. `security`
+    URL ("file://PATH", "zookeeper://HOSTS/CHROOT"), or a store object, whose `session()` opens this broker's and which stays its owner's to
+    close. `transport`: one with limits of its own, to which `security`, `quotas` and `insecure` are said then. `security`
     (settings, or a file of them): who has to prove what to it, and how. Beyond loopback it listens only with TLS, or with
     `insecure=True`. `quotas` (settings, or a file of them): how fast clients may send and fetch. `config` takes the keys of `BrokerConfig`.
 
@@ -100,29 +101,25 @@ class Broker(Measured):
         self._listen = listen
         self._advertise = None if advertise is None else str(parse_endpoint(advertise))
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
+        check_store(store)
         self._store: str | MetadataStore = lasting(store)
         self._rack = check_rack(rack)
-        self._security = security_of(security)
-        if self._security is not None:
-            self._security.check_broker()
-        if transport is not None:
-            check_own(self.config, quotas)
         self._ids = RandomIds()
         self._meter = Meter(broker_id)
         self._pump = Pump(messages_max=self.config.outstanding_messages_max)
-        self._transport = transport or TcpTransport(
-            role="broker",
-            broker_id=broker_id,
-            limits=limits_of(self.config),
+        self._transport = transport_of(
+            transport,
+            broker_id,
+            self.config,
             now_ms=self._pump.now_ms,
             endpoint_of=self._endpoint_of,
-            on_event=tell,
-            insecure=insecure,
-            security=self._security,
-            quotas=quotas_of(quotas),
             throttled=lambda _, request, ms: self._meter.throttle(request, ms),
             topic_of=lambda topic_id: None if self._life is None else self._life.topic_name(topic_id),
+            security=security_of(security),
+            quotas=quotas,
+            insecure=insecure,
         )
+        self._security = self._transport.security
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
         self._workers = Workers(f"replog broker {broker_id}")
         self._life: EmbeddedBroker | None = None

@@ -18,7 +18,10 @@ from replog.log.files import check_path
 from replog.ports import MetadataStore
 from replog.security.shown import is_place, shown
 
-__all__ = ["STORES", "ZOOKEEPER_OPTIONS", "lasting", "open_file", "open_memory", "open_store", "open_zookeeper", "zookeeper_arguments"]
+__all__ = [
+    "STORES", "ZOOKEEPER_OPTIONS", "check_store", "lasting", "open_file", "open_memory", "open_store", "open_zookeeper",
+    "zookeeper_arguments",
+]  # fmt: skip
 
 STORES: Final = "replog.stores"
 """The group of entry points."""
@@ -36,21 +39,37 @@ def open_store(url_or_store: object, *, session_ms: int) -> MetadataStore:
     Raises UsageError naming the URL if it is malformed, its scheme is unknown or what it needs is not installed, and whatever
     opening the store raises.
     """
+    if not isinstance(url_or_store, MetadataStore):
+        return _opener(url_or_store)(url_or_store, session_ms=session_ms)
+    session = _another(url_or_store)()
+    if not isinstance(session, MetadataStore):
+        raise UsageError(f"session() of {type(url_or_store).__name__} returned {session!r}, which is no MetadataStore")
+    return session
+
+
+def check_store(url_or_store: object) -> None:
+    """Raise the UsageError that `open_store` would raise before it opens anything."""
     if isinstance(url_or_store, MetadataStore):
-        another = getattr(url_or_store, "session", None)
-        if not callable(another):
-            kind = type(url_or_store).__name__
-            raise UsageError(f"{kind} has no method session() that opens another session; give its URL instead of an object")
-        session = another()
-        assert isinstance(session, MetadataStore), f"session() of {url_or_store!r} returned {session!r}"
-        return session
-    if not isinstance(url_or_store, str):
-        raise UsageError(f"a store is an object of a MetadataStore or a URL like file:///PATH, not {url_or_store!r}")
-    found = _SCHEME.match(url_or_store)
+        _another(url_or_store)
+    else:
+        _opener(url_or_store)
+
+
+def _another(store: MetadataStore) -> Callable[[], object]:
+    another: Callable[[], object] | None = getattr(store, "session", None)
+    if not callable(another):
+        raise UsageError(f"{type(store).__name__} has no method session() that opens another session; give its URL instead of an object")
+    return another
+
+
+def _opener(url: object) -> Opener:
+    if not isinstance(url, str):
+        raise UsageError(f"a store is an object of a MetadataStore or a URL like file:///PATH, not {url!r}")
+    found = _SCHEME.match(url)
     if found is None:
-        raise UsageError(f"{shown(url_or_store)!r} is not the URL of a store: {_known()}")
+        raise UsageError(f"{shown(url)!r} is not the URL of a store: {_known()}")
     scheme = found.group(1).lower()
-    return (_BUILT_IN.get(scheme) or _registered(scheme, url_or_store))(url_or_store, session_ms=session_ms)
+    return _BUILT_IN.get(scheme) or _registered(scheme, url)
 
 
 def lasting(url_or_store: Any) -> Any:

@@ -21,7 +21,7 @@ from replog.metrics.text import CONTENT_TYPE, prometheus_text
 from replog.status.http import TAKEN_AT, Answer, BadRequest, Request, check_host, encode, names_of, read_request
 from replog.status.page import page
 from replog.status.source import PAGE_MAX, Query, Source
-from replog.transport.tcp.endpoint import Endpoint, addresses_of
+from replog.transport.tcp.endpoint import Endpoint, addresses_of, check_insecure
 
 __all__ = ["StatusServer"]
 
@@ -60,7 +60,7 @@ class StatusServer:
         if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= 65_535:
             raise UsageError(f"port is {port!r}; allowed are 0 to 65535")
         wanted = Endpoint(host, port)
-        if not wanted.is_loopback and not insecure:
+        if not check_insecure(insecure) and not wanted.is_loopback:
             raise UsageError(f"{host!r} can be reached from other machines, and anybody may read there; serve on 127.0.0.1, or insecurely")
         try:
             where = addresses_of(wanted)[0]

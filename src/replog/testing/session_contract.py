@@ -22,7 +22,11 @@ class SessionContract(ContractSessions):
     """The part of the contract that is about sessions: what they own, and that they stay ended."""
 
     def test_session_ids_differ(self, sessions: OpenSession) -> None:
-        assert len({sessions().session_id for _ in range(3)}) == 3
+        stores = [sessions() for _ in range(3)]
+        ids = [store.session_id for store in stores]
+        assert len(set(ids)) == 3
+        assert {type(one) for one in ids} == {str}
+        assert [store.session_id for store in stores] == ids
 
     def test_ephemeral_nodes_go_when_their_session_closes(self, sessions: OpenSession) -> None:
         one, two = sessions(), sessions()
@@ -68,7 +72,9 @@ class SessionContract(ContractSessions):
         one, two = sessions(), sessions()
         one.commit([Create("/a", b"", ephemeral=True), Create("/kept", b"")])
         states: list[str] = []
+        others: list[str] = []
         one.on_session(states.append)
+        one.on_session(others.append)
         self.end(one, two)
         assert two.read("/a") is None
         for result in self._results_of(one, [[Create("/b", b"")], [Put("/kept", b"late")]]):
@@ -77,9 +83,10 @@ class SessionContract(ContractSessions):
             one.commit([Create("/b", b"")])
         assert _value(two, "/kept") == b""
         assert two.read("/b") is None
-        self.settle(lambda: "lost" in states, one, two)
-        assert states[-1] == "lost"
-        assert states.count("lost") == 1
+        self.settle(lambda: "lost" in states and "lost" in others, one, two)
+        for told in (states, others):
+            assert told[-1] == "lost"
+            assert told.count("lost") == 1
         with pytest.raises(SessionLost):
             one.read("/kept")
 

@@ -38,7 +38,9 @@ class MetadataStoreContract(RaceContract, SessionContract, LastingContract, Watc
 
     def test_create_then_read(self, store: MetadataStore) -> None:
         (created,) = store.commit([Create("/a", b"one")])
-        assert store.read("/a") == Versioned(b"one", 0, created)
+        found = store.read("/a")
+        assert found == Versioned(b"one", 0, created)
+        assert type(found.value) is bytes
         assert store.read("/b") is None
 
     def test_create_makes_parents_which_are_nodes_without_a_value(self, store: MetadataStore) -> None:

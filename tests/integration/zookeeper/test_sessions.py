@@ -343,6 +343,7 @@ if child == 0:
             call()
         except UsageError:
             print("dead")
+    store.keep_alive()
     store.close()
     sys.exit()
 assert os.waitpid(child, 0)[1] == 0

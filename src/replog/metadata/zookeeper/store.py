@@ -104,8 +104,8 @@ class ZooKeeperStore(TreeSession):
 
     def keep_alive(self) -> None:
         """As the port says: once called, half a session time without another call drops the connection; the next call takes it up again."""
-        self._fork.check(self._label)
-        self._connection.keep_alive()
+        if not self._fork.forked:
+            self._connection.keep_alive()
 
     def _session_changed(self, state: SessionState) -> None:
         if state == "lost":

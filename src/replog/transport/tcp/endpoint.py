@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from replog.errors import UsageError
 from replog.security.shown import shown_with_port
 
-__all__ = ["Endpoint", "SocketAddress", "addresses_of", "advertised", "known_addresses", "parse_endpoint"]
+__all__ = ["Endpoint", "SocketAddress", "addresses_of", "advertised", "check_insecure", "known_addresses", "parse_endpoint"]
 
 SCHEME: Final = "tcp://"
 _LOCALHOST: Final = ("127.0.0.1", "::1")
@@ -54,6 +54,13 @@ class Endpoint(NamedTuple):
             return ip_address(self.host).is_unspecified
         except ValueError:
             return _means_nowhere(self.host)
+
+
+def check_insecure(insecure: object) -> bool:
+    """Whether it was written out that anybody may come. Raises UsageError for what is not True or False: "false" would be taken for yes."""
+    if not isinstance(insecure, bool):
+        raise UsageError(f"insecure is True or False, not {insecure!r}")
+    return insecure
 
 
 def parse_endpoint(text: str) -> Endpoint:

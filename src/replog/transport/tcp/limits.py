@@ -89,10 +89,11 @@ def limits_of(config: BrokerConfig) -> TcpLimits:
     return TcpLimits(**{key: getattr(config, key) for key in _KEYS})
 
 
-def check_own(config: BrokerConfig, quotas: object) -> None:
+def check_own(config: BrokerConfig, *, security: object, quotas: object, insecure: bool) -> None:
     """What is said of a transport goes to one that the application has made itself. Raises UsageError naming what was said elsewhere."""
-    if quotas is not None:
-        raise UsageError("quotas are the transport's: give them to the one that is given here")
+    for name, value in (("security", security), ("quotas", quotas), ("insecure", insecure or None)):
+        if value is not None:
+            raise UsageError(f"{name} belongs to the transport that is given here: say it to TcpTransport({name}=...)")
     default = BrokerConfig()
     for key in _KEYS:
         if (value := getattr(config, key)) != getattr(default, key):

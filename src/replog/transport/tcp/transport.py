@@ -19,6 +19,7 @@ from replog.transport.tcp.admission import refusal
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
 from replog.transport.tcp.dialing import Dialer
+from replog.transport.tcp.endpoint import check_insecure
 from replog.transport.tcp.fitting import Fitting
 from replog.transport.tcp.inbox import Inbox
 from replog.transport.tcp.lanes import CONTROL, lane_of
@@ -31,6 +32,7 @@ from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, without_records
 from replog.transport.tcp.places import Places
 from replog.transport.tcp.reception import Reception, door_of, unknown
+from replog.transport.tcp.surroundings import Surroundings
 from replog.transport.tcp.telling import Strangers, quiet, unheeded
 from replog.transport.tcp.turns import HANDLE_BYTES_MAX, HANDLE_LONG_MAX, HANDLE_MS_MAX, HANDLE_REQUESTS_MAX, QUICK_BYTES, may_take_long
 from replog.transport.tcp.wakeup import Wakeup
@@ -83,15 +85,13 @@ class TcpTransport(Transport):
         `insecure` allows `serve` beyond loopback without TLS; `topic_of(id)` is the name of a topic, where rules are about names.
         `quotas`: what clients may send and fetch; `throttled(broker, request, ms)` is told for how much longer one of them is not heard.
 
-        Raises UsageError if role and id do not fit together, or a file of `security` cannot be used.
+        Raises UsageError if role and id do not fit together, `insecure` is no bool, or a file of `security` cannot be used.
         """
         if role not in (BROKER, CLIENT) or (role == CLIENT) != (broker_id < 0):
             raise UsageError(f"role {role!r} with broker id {broker_id}; a broker has an id of at least 0, a client has -1")
-        door = door_of(security, topic_of, now_ms) if role == BROKER else None
-        on_event = Strangers(on_event, now_ms=now_ms)
-        reception = Reception(role, security, on_event=on_event)
-        self.role = role
-        self.broker_id = broker_id
+        self.surroundings = around = Surroundings(endpoint_of, on_event, throttled, topic_of)
+        on_event = Strangers(around.on_event, now_ms=now_ms)
+        self.role, self.broker_id = role, broker_id
         self.cluster_id = ""
         """"" until it is known; then every handshake is checked against it. A client learns it from the first answer."""
         self.limits = limits or TcpLimits()
@@ -99,10 +99,10 @@ class TcpTransport(Transport):
         self._full_bytes = 4 * self.limits.output_bytes_max
         self._now_ms = now_ms
         self._on_event = on_event
-        self._insecure = insecure
-        self._encrypted = security is not None and security.tls is not None
-        self._door = door
-        self._whereabouts = Whereabouts(endpoint_of)
+        self._insecure = check_insecure(insecure)
+        self.security = security
+        self._door = door_of(security, around.topic_of, now_ms) if role == BROKER else None
+        self._whereabouts = Whereabouts(around.endpoint_of)
         self._inbox = Inbox(self._whereabouts)
         self._receivers = self._inbox.receivers
         self._ways: dict[tuple[Address, Address, int], tuple[Link, int]] = {}
@@ -111,11 +111,11 @@ class TcpTransport(Transport):
         """Whether it was closed or abandoned."""
         self._left: list[tuple[int, int]] = []
         self._long = 0  # of this turn
-        self._muting = muting_of(quotas if role == BROKER else None, now_ms, throttled, on_event)
-        self._wire(reception, endpoint_of, jitter)
+        self._muting = muting_of(quotas if role == BROKER else None, now_ms, around.throttled, on_event)
+        self._wire(Reception(role, security, on_event=on_event), jitter)
         kill_in_child(self)
 
-    def _wire(self, reception: Reception, endpoint_of: Callable[[int], str | None], jitter: Callable[[], float]) -> None:
+    def _wire(self, reception: Reception, jitter: Callable[[], float]) -> None:
         self._epoll = select.epoll()
         self._wakeup = Wakeup(self._epoll)
         self._listeners = Listeners(self._epoll, self.limits, self._accepted, self._on_event)
@@ -132,7 +132,7 @@ class TcpTransport(Transport):
             self._connections,
             self.limits,
             reached=lambda connection: self._opening.begin(connection),
-            endpoint_of=endpoint_of,
+            endpoint_of=self.surroundings.endpoint_of,
             lost=lambda target, lane: self._lost.add(target, lane),
             jitter=jitter,
             wake=self._wakeup.ring,
@@ -162,8 +162,8 @@ class TcpTransport(Transport):
         self._check_open()
         if self.role == CLIENT:
             raise UsageError("a client serves nobody")
-        broker_id = self.broker_id if broker_id is None else broker_id
-        return self._listeners.serve(endpoint, broker_id, insecure=self._insecure, encrypted=self._encrypted)
+        broker_id, tls = self.broker_id if broker_id is None else broker_id, None if self.security is None else self.security.tls
+        return self._listeners.serve(endpoint, broker_id, insecure=self._insecure, encrypted=tls is not None)
 
     def unserve(self, broker_id: int) -> None:
         """Stop serving a broker of this process, and close its connections, as if its process had ended. Idempotent."""
