@@ -113,6 +113,7 @@ class MetadataStore(ABC):
     @abstractmethod
     def read(self, path: str) -> Versioned | None:
         """The value at `path`, with its numbers; None if there is no such node."""
+        ...
 
     @abstractmethod
     def list(self, path: str) -> builtins.list[str]:
@@ -121,6 +122,7 @@ class MetadataStore(ABC):
     @abstractmethod
     def read_each(self, paths: Sequence[str]) -> builtins.list[Versioned | None]:
         """What `read` says of each path, in order. Each is a read of its own: others may write in between."""
+        ...
 
     @abstractmethod
     def commit(self, ops: Sequence[Op]) -> builtins.list[int]:
@@ -152,6 +154,7 @@ class MetadataStore(ABC):
 
         From any thread.
         """
+        ...
 
     def keep_alive(self) -> None:  # noqa: B027  most stores need nothing
         """The owner of the session is alive: it says so in every turn of its loop, at least every third of the session time.
