@@ -10,7 +10,7 @@ from replog.cli.exits import BAD, OK, UNREACHABLE
 from replog.client.client import Client
 from replog.errors import Unavailable
 from replog.metrics.troubles import WRONG
-from replog.status.acting import ask_controller
+from replog.status.acting import MAY_HIDE, ask_controller
 from replog.status.judging import judge
 
 __all__ = ["health"]
@@ -89,9 +89,13 @@ def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
         context.output.line(f"{serving} brokers serve, and {brokers_min} should")
     if report["missing_brokers"]:
         context.output.line(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
+    if report["fenced_brokers"]:
+        context.output.line(f"brokers that are fenced: {', '.join(map(str, report['fenced_brokers']))}")
+    for shared in report["shared_endpoints"]:
+        context.output.line(f"brokers at one endpoint: {', '.join(map(str, shared['brokers']))} ({shared['endpoint']})")
     context.output.line(f"{report['topics']} topics, {report['partitions']} partitions")
     if report["may_hide_topics"]:
-        context.output.line("there may be more: whoever may not describe the cluster sees those topics that it may describe")
+        context.output.line(MAY_HIDE)
     for kind, meaning in WRONG.items():
         places = [f"{p['topic']}-{p['partition']}" for p in report[kind]]
         if places:

@@ -15,7 +15,7 @@ from replog.client.vacancies import Vacancy
 from replog.client.view import View
 from replog.errors import Code, UnknownTopicOrPartition, UsageError
 from replog.metrics.troubles import WRONG, troubles
-from replog.status.acting import why_no_controller
+from replog.status.acting import MAY_HIDE, ask_controller
 
 __all__ = ["drain", "elect", "explain"]
 
@@ -130,7 +130,7 @@ def _explain_what_is_wrong(context: Context) -> int:
     output, most = context.output, context.arguments.limit or _EXPLAINED_MAX
     with context.client() as client:
         view = client._view(context.timeout_s)
-        no_controller = why_no_controller(client, context.timeout_s)
+        no_controller, may_hide = ask_controller(client, context.timeout_s)
         total = sum(len(topic.partitions) for topic in view.topics.values())
         wrong = sorted(_not_well(view))
         shown = {(topic, number): kinds for _, topic, number, kinds in wrong[:most]} if not no_controller else {}
@@ -138,7 +138,7 @@ def _explain_what_is_wrong(context: Context) -> int:
     more = len(wrong) if no_controller else max(len(wrong) - most, 0)
     if output.is_json:
         found = [{**one.to_dict(), "wrong": shown[one.topic, one.partition]} for one in told]
-        output.json({"explained": found, "more": more, "partitions": total, "no_controller": no_controller})
+        output.json({"explained": found, "more": more, "partitions": total, "no_controller": no_controller, "may_hide_topics": may_hide})
     elif no_controller:
         output.line(f"{no_controller}; what can be explained, the controller knows")
         heard = f"as far as the brokers have heard, {len(wrong)} of {total} partitions are not well"
@@ -150,6 +150,8 @@ def _explain_what_is_wrong(context: Context) -> int:
             output.line(f"\nand {more} more that are not well: {rest}")
     else:
         output.line(f"all is well: each of {total} partitions has a leader and all its replicas in sync, and none is moved")
+    if may_hide and not output.is_json:
+        output.line(MAY_HIDE)
     return BAD if no_controller or any(kinds != [_MOVING] for *_, kinds in wrong) else OK
 
 

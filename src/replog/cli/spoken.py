@@ -12,6 +12,7 @@ __all__ = ["cannot", "nearest", "spoken"]
 _WORDS: Final = (
     (re.compile(r"\bsay insecure=True"), "give --insecure"),
     (re.compile(r"\bgive security="), "give --security FILE"),
+    (re.compile(r": advertise$"), ": --advertise"),
     (re.compile(r"\bexist_ok=True accepts it"), "--exist-ok accepts it"),
     (re.compile(r"\bbroker_id is\b"), "--id is"),
     (re.compile(r'\bgive auth=\("digest", USER, PASSWORD\)'), "name a file of them: ?auth=FILE"),

@@ -26,6 +26,7 @@ _STEPS: Final = {
     Code.NO_REASSIGNMENT_IN_PROGRESS: (
         "`reassign status` shows what is under way; what is done is taken back by `reassign execute FILE`, with the FILE of --undo"
     ),
+    Code.LOG_DIRECTORY_FULL: "`topic describe {topic}` names the leader; its log says which disk or limit is full (log full)",
     Code.BROKER_ID_NOT_REGISTERED: "`health` says which brokers there are",
 }
 """What helps, whichever command was refused."""

@@ -179,7 +179,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "store_session_events", "events", "Changes of the broker's session at the metadata store.", "state",
         alert='increase{state="lost"} > 0', kafka="SessionExpireListener ZooKeeperExpiresPerSec",
     ),
-    _counter("events", "events", "Events of the broker's actors, by the names of the operations page.", "event"),
+    _counter("events", "events", "Events of the broker's actors, by name; those to act on are on the operations page.", "event"),
     # ------------------------------------------------------------------------------------------ of each partition, if asked
     _each("replica_lag_records", "records", "Records that a replica lacks; `broker` is the replica.", kafka="ConsumerLag"),
     _each("replica_lag_seconds", "seconds", "For how long a replica that its leader has heard of has not been caught up."),

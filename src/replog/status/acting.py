@@ -7,10 +7,12 @@ from typing import Final
 from replog.client.client import Client
 from replog.errors import ClusterAuthorizationFailed, ReplogError
 
-__all__ = ["ACTING_S", "ask_controller", "why_no_controller"]
+__all__ = ["ACTING_S", "MAY_HIDE", "ask_controller", "why_no_controller"]
 
 ACTING_S: Final = 5.0
 """How long a controller may take to say that it is one: as long as it takes to elect another after most failures."""
+MAY_HIDE: Final = "there may be more: whoever may not describe the cluster sees those topics that it may describe"
+"""What follows from it."""
 
 
 def why_no_controller(client: Client, timeout_s: float | None = None) -> str:

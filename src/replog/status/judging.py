@@ -15,8 +15,8 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
     """What is well and what is not, as plain values: the JSON of the command. `reason` says in one line why it is not.
 
     Healthy: a serving broker is the controller (and answers: `no_controller` says why it does not), at least `brokers_min` serve,
-    every broker that should hold a copy is among them, none is
-    fenced, and every partition has a leader and all its replicas in sync. `may_hide`: of those that rules show to whoever asks.
+    every broker that should hold a copy is among them, none is fenced, no two are at one endpoint, and every partition has a leader and
+    all its replicas in sync. `may_hide`: of those that rules show to whoever asks.
     """
     brokers = [
         BrokerDescription(b.broker_id, b.broker_epoch, b.endpoints, b.rack, b.fenced, b.draining, b.overdue)
@@ -42,6 +42,8 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
     reasons += [f"{len(serving)} brokers serve, and {brokers_min} should"] if len(serving) < brokers_min else []
     reasons += [f"brokers that hold copies and are not there: {', '.join(map(str, missing))}"] if missing else []
     reasons += [f"brokers that are fenced: {', '.join(map(str, fenced))}"] if fenced else []
+    shared = _shared_endpoints(brokers)
+    reasons += [f"brokers at one endpoint: {', '.join(map(str, ids))} ({endpoint})" for endpoint, ids in shared.items()]
     reasons += [f"{len(places)} partitions {WRONG[kind]}" for kind, places in found.items() if places]
     return {
         "healthy": not reasons,
@@ -55,8 +57,19 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
             for b in brokers
         ],
         "missing_brokers": missing,
+        "fenced_brokers": fenced,
+        "shared_endpoints": [{"endpoint": endpoint, "brokers": ids} for endpoint, ids in shared.items()],
         "topics": len(view.topics),
         "partitions": count,
         "may_hide_topics": may_hide,
         **found,
     }
+
+
+def _shared_endpoints(brokers: list[BrokerDescription]) -> dict[str, list[int]]:
+    """Where several brokers say that they are reached: only one of them is."""
+    at: dict[str, list[int]] = {}
+    for broker in brokers:
+        for endpoint in dict.fromkeys(broker.endpoints):
+            at.setdefault(endpoint, []).append(broker.broker_id)
+    return {endpoint: ids for endpoint, ids in sorted(at.items()) if len(ids) > 1}

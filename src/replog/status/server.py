@@ -61,7 +61,8 @@ class StatusServer:
             raise UsageError(f"port is {port!r}; allowed are 0 to 65535")
         wanted = Endpoint(host, port)
         if not check_insecure(insecure) and not wanted.is_loopback:
-            raise UsageError(f"{host!r} can be reached from other machines, and anybody may read there; serve on 127.0.0.1, or insecurely")
+            exposed = f"{host!r} can be reached from other machines, and anybody may read there"
+            raise UsageError(f"{exposed}; serve on 127.0.0.1, or say insecure=True")
         try:
             where = addresses_of(wanted)[0]
             self._listener = socket.create_server((where.host, port), family=where.family, backlog=CONNECTIONS_MAX)

@@ -162,7 +162,8 @@ def test_a_controller_that_does_not_answer_is_none(problem: Exception | None, is
     explained = run_with(Led(problem), "explain")  # type: ignore[arg-type]
     assert (explained.status, explained.lines[0].startswith("all is well")) == ((0, True) if is_led else (1, False))
     plain = run_with(Led(problem), "explain", "--format", "json").json  # type: ignore[arg-type]
-    assert plain == {"explained": [], "more": 0, "partitions": 1, "no_controller": ran.json["reason"]}
+    assert plain == {"explained": [], "more": 0, "partitions": 1, "no_controller": ran.json["reason"], "may_hide_topics": may_hide}
+    assert any(line.startswith("there may be more") for line in explained.lines) == may_hide
     counted = run_with(Led(problem), "metrics")  # type: ignore[arg-type]
     assert (f'replog_active_controller{{broker="2"}} {int(is_led)}' in counted.lines) is True
 
@@ -210,3 +211,30 @@ def test_an_interrupt_ends_it_with_130() -> None:
     interrupted = Nobody(KeyboardInterrupt())  # type: ignore[arg-type]
     assert main(["health", "--watch"], client=interrupted, stdout=io.BytesIO(), stderr=stderr) == 130  # type: ignore[arg-type]
     assert stderr.getvalue() == ""
+
+
+class Seen(Led):
+    def __init__(self, seen: View) -> None:
+        super().__init__(None)
+        self.seen = seen
+
+    def _view(self, _timeout_s: float | None) -> View:
+        return self.seen
+
+
+def test_of_two_brokers_at_one_endpoint_only_one_is_reached() -> None:
+    seen = view(there=(*ALL, 4))
+    for n in (2, 4):
+        seen.brokers[n] = evolve(seen.brokers[n], endpoints=("tcp://here:1",))
+    ran = run_with(Seen(seen), "health", "--format", "json")  # type: ignore[arg-type]
+    assert (ran.status, ran.json["reason"]) == (1, "brokers at one endpoint: 2, 4 (tcp://here:1)")
+    assert ran.json["shared_endpoints"] == [{"endpoint": "tcp://here:1", "brokers": [2, 4]}]
+    assert "brokers at one endpoint: 2, 4 (tcp://here:1)" in run_with(Seen(seen), "health").lines  # type: ignore[arg-type]
+
+
+def test_a_broker_that_is_fenced_is_named() -> None:
+    seen = view(there=(*ALL, 4), fenced=4)
+    ran = run_with(Seen(seen), "health")  # type: ignore[arg-type]
+    assert ran.status == 1
+    assert "brokers that are fenced: 4" in ran.lines
+    assert judge(seen)["fenced_brokers"] == [4]

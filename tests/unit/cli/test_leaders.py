@@ -160,7 +160,8 @@ def test_what_is_not_well_is_explained_the_worst_first(run: Run, cluster: replog
     well = run("explain")
     assert (well.status, len(well.lines)) == (0, 1)
     assert well.stdout == "all is well: each of 2 partitions has a leader and all its replicas in sync, and none is moved\n"
-    assert run("topic", "explain", "--format", "json").json == {"explained": [], "more": 0, "partitions": 2, "no_controller": ""}
+    nothing = {"explained": [], "more": 0, "partitions": 2, "no_controller": "", "may_hide_topics": False}
+    assert run("topic", "explain", "--format", "json").json == nothing
     cluster.create_topic("a", assignment={0: [1], 1: [3]}, min_isr=1)
     cluster.create_topic("z", assignment={0: [3]}, min_isr=1)
     cluster.alter_topic("t", min_isr=3)
