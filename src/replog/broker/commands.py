@@ -116,7 +116,7 @@ class Commands:
         if answer.error:
             answer.controller_epoch = self.controller_epoch
             return answer
-        mark = (message.controller_epoch, message.notice)
+        mark = _mark(message)
         # A copy of an older notice may come later: it must not bring back an older configuration under the same partition epoch.
         entries = [entry for entry in message.entries if self._named.get(entry.partition, mark) <= mark]
         entries = [entry for entry in entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
@@ -183,7 +183,7 @@ class Commands:
         if answer.error:
             answer.controller_epoch = self.controller_epoch
             return answer
-        mark = (message.controller_epoch, message.notice)
+        mark = _mark(message)
         going: list[PartitionId] = []
         for entry in message.entries:
             if self._named.get(entry.partition, mark) > mark:
@@ -210,3 +210,8 @@ class Commands:
             self._stopped[identity] = max(mark, self._stopped.pop(identity, mark))
         while len(self._stopped) > _STOPS_REMEMBERED:
             del self._stopped[next(iter(self._stopped))]
+
+
+def _mark(message: LeaderAndIsr | StopReplica) -> tuple[int, int]:
+    """What orders commands by when they were made: the number of a notice does not, for it is sent again with what is true then."""
+    return message.controller_epoch, message.as_of if message.as_of >= 0 else message.notice

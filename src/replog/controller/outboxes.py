@@ -69,6 +69,8 @@ class BrokerOutbox:
     """Deleted topics the broker was listed for when the complete notice was made."""
     acknowledged: bool = False
     """Whether the complete notice was answered."""
+    as_of: int = 0
+    """Counts what there was to say of its copies."""
     _next: int = 0
     _notices: dict[int, _Notice] = field(factory=dict)
     _newest: dict[PartitionId, int] = field(factory=dict)
@@ -91,14 +93,17 @@ class BrokerOutbox:
     def go_on_from(self, earlier: BrokerOutbox) -> None:
         """The same life was told notices before: an older number than one that it has heard of counts for nothing. Nor is forgotten what it
         had no room for: that there is room now is news only then."""
-        self._next, self._failures = earlier._next, earlier._failures
+        self._next, self.as_of, self._failures = earlier._next, earlier.as_of, earlier._failures
         self._roomless, self._room_news = earlier._roomless, earlier._room_news
 
     def note(self, partition: PartitionId) -> None:
         """The state of a partition changed."""
+        self.as_of += 1
         self._keep(partition)
         if self.announced:
             self._news[partition] = None
+        if complete := self._notices.get(self.complete_notice):
+            complete.keys[partition] = None  # sent again, it names all that are wanted then
 
     def _keep(self, partition: PartitionId) -> None:
         """A copy is wanted: it was to be stopped, and is assigned again before that was heard."""
@@ -113,6 +118,7 @@ class BrokerOutbox:
         Also from the complete notice, which is sent again with the states of then: a broker that heard from it of a later leader
         epoch than the one that ended its copy would refuse the stop for ever (KIP-570).
         """
+        self.as_of += 1
         self._news.pop(entry.partition, None)
         self._withdraw(entry.partition)
         if complete := self._notices.get(self.complete_notice):
@@ -122,6 +128,7 @@ class BrokerOutbox:
 
     def announce(self, partitions: Iterable[PartitionId], removals: tuple[bytes, ...], now_ms: int) -> int:
         """Make the complete notice; it closes every gap before it. Returns its number."""
+        self.as_of += 1
         self.announced, self.acknowledged, self.removals = True, False, removals
         self._notices = {n: notice for n, notice in self._notices.items() if notice.is_stop}
         self._newest.clear()
@@ -472,9 +479,10 @@ class Outboxes:
         assert notice is not None
         head = (self._controller_id, self._controller_epoch, box.broker_epoch, number)
         if notice.is_stop:
-            return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)])
+            return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)], box.as_of)
         found = {key: self._look(key) for key in sorted(notice.keys)}
         notice.unsaid.update(key for key, entry in found.items() if entry is None)
         entries = [entry for entry in found.values() if entry is not None]
         box.is_blind = box.is_blind or (notice.complete and self._hidden().hides_copies)
-        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, notice.complete and bool(self._hidden().topics))
+        is_partial = notice.complete and bool(self._hidden().topics)
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, is_partial, box.as_of)

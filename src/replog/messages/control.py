@@ -137,7 +137,8 @@ class LeaderAndIsr:
 
     `complete` (V3's isInit): the list names every partition of this broker; what it does not name is kept, not served, and
     reported (PROTOCOL S19). Absence from any message never means deletion. `is_partial`: the controller could not read all topics, so
-    what it does not name goes on as it was, and is reported all the same.
+    what it does not name goes on as it was, and is reported all the same. A notice is sent again with other states: `as_of` counts what
+    the controller had to say of this broker's copies when this one was made, so that one that is late takes back nothing that is newer.
     """
 
     controller_id: int
@@ -148,6 +149,7 @@ class LeaderAndIsr:
     ack_timeout_ms: int
     entries: list[PartitionNotice]
     is_partial: bool = False
+    as_of: int = -1
 
 
 @define
@@ -178,6 +180,8 @@ class StopReplica:
     broker_epoch: int
     notice: int
     entries: list[StopEntry]
+    as_of: int = -1
+    """As that of a LeaderAndIsr."""
 
 
 @define

@@ -85,10 +85,10 @@ def test_nobody_stands_anywhere() -> None:
 
 def test_copies_in_the_rack_are_read_and_balanced_placements_asked_for() -> None:
     plan = draw(
-        2, only=("kill", "isolate"), brokers=4, racks=("a", "b", "c", "a"), retention_ms=0, retention_bytes=0, clients=3,
+        8, only=("kill", "isolate"), brokers=4, racks=("a", "b", "c", "a"), retention_ms=0, retention_bytes=0, clients=3,
         workloads=("append", "read", "follow", "reassign", "reshape"),
     )  # fmt: skip
-    found = run(2, plan=plan)
+    found = run(8, plan=plan)
     assert found.violation is None
     for mark in ("a copy in the rack is read", "a balanced placement is asked for", "a new partition is spread over racks"):
         assert found.marks[mark] > 0

@@ -322,6 +322,28 @@ def test_a_late_copy_of_an_older_notice_does_not_bring_an_older_configuration_ba
     assert apply(to, told(1, entries=[entry])) == [IDENTITY]  # the same one again is no harm
 
 
+def test_a_late_copy_of_an_older_notice_does_not_bring_back_what_a_newer_copy_of_the_complete_one_left_out() -> None:
+    """Each is sent again under its number with what is true then, so numbers do not say which is newer."""
+    to = commands()
+    entry = notice(1, 0, (1,))
+    assert apply(to, evolve(told(0, complete=True, entries=[entry]), as_of=3)) == [IDENTITY]
+    assert to.on_leader_and_isr(evolve(told(0, complete=True), as_of=7), lambda entry: 0).strays == [IDENTITY]
+    assert apply(to, evolve(told(1, entries=[entry]), as_of=2)) == []
+    assert apply(to, evolve(told(4, entries=[entry]), as_of=7)) == []
+    assert apply(to, evolve(told(4, entries=[entry]), as_of=8)) == [IDENTITY]  # assigned again
+
+
+def test_a_late_stop_leaves_a_copy_alone_that_a_complete_notice_has_named_since() -> None:
+    to = commands()
+    stopped: list[StopEntry] = []
+    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 0, True)], as_of=5)
+    assert apply(to, evolve(told(0, complete=True, entries=[notice(1, 0, (1,))]), as_of=6)) == [IDENTITY]
+    to.on_stop_replica(stop, lambda entry: stopped.append(entry) or 0)
+    assert stopped == []
+    to.on_stop_replica(evolve(stop, as_of=7), lambda entry: stopped.append(entry) or 0)
+    assert stopped == stop.entries
+
+
 def test_a_stop_without_room_to_put_the_copy_away_is_remembered() -> None:
     to = commands()
     apply(to, told(0, complete=True))

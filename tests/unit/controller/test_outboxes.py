@@ -100,6 +100,23 @@ def test_the_complete_notice_names_everything_whenever_it_is_sent():
     assert (second.complete, second.notice) == (False, 1)
 
 
+def test_the_complete_notice_is_as_complete_when_it_is_sent_again() -> None:
+    """And a copy of any notice says when it was made, so that late ones take back nothing newer."""
+    boxes, assigned = Boxes(), PartitionId(b"t" * 16, 2, 0)
+    boxes.epochs[assigned] = -1
+    ((_, first),) = boxes.change(assigned)
+    boxes.boxes.stop(2, StopEntry(P, 0, False))
+    ((_, stop),) = boxes.boxes.flush(0)
+    again = {m.notice: m for _, m in boxes.boxes.overdue(3_000)}
+    assert [e.partition for e in again[0].entries] == [Q, assigned]
+    assert [e.partition for e in again[1].entries] == [assigned]
+    assert first.as_of < stop.as_of
+    assert {m.as_of for m in again.values()} == {stop.as_of}
+    boxes.boxes.forget(2)
+    boxes.boxes.register(2, 77)
+    assert boxes.boxes.announce(2, [Q], (), 0).as_of > stop.as_of
+
+
 def test_a_heartbeat_acknowledges_everything_below_and_a_gap_is_sent_again_once_it_is_old():
     boxes = Boxes()
     boxes.box.answered(0)
