@@ -11,7 +11,7 @@ from replog.client.client import Client
 from replog.errors import Unavailable
 from replog.metrics.troubles import WRONG
 from replog.status.acting import MAY_HIDE, ask_controller
-from replog.status.judging import judge
+from replog.status.judging import judge, wrong_with_brokers
 
 __all__ = ["health"]
 
@@ -87,12 +87,8 @@ def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
     serving = sum(b["state"] == "serving" for b in report["brokers"])
     if serving < brokers_min:
         context.output.line(f"{serving} brokers serve, and {brokers_min} should")
-    if report["missing_brokers"]:
-        context.output.line(f"brokers that hold copies and are not there: {', '.join(map(str, report['missing_brokers']))}")
-    if report["fenced_brokers"]:
-        context.output.line(f"brokers that are fenced: {', '.join(map(str, report['fenced_brokers']))}")
-    for shared in report["shared_endpoints"]:
-        context.output.line(f"brokers at one endpoint: {', '.join(map(str, shared['brokers']))} ({shared['endpoint']})")
+    for sentence in wrong_with_brokers(report):
+        context.output.line(sentence)
     context.output.line(f"{report['topics']} topics, {report['partitions']} partitions")
     if report["may_hide_topics"]:
         context.output.line(MAY_HIDE)

@@ -96,13 +96,12 @@ class Consumer:
             if ready:
                 self._has_raised = False
                 self._silence.broken()
-                found = ready[0][1] if len(ready) == 1 else [record for _, records in ready for record in records]
-                moves = [(partition, partition.behind(len(records))) for partition, records in ready]
-                if len(moves) == 1:
-                    [(partition, place)] = moves
-                    partition.buffer, partition.at, partition.offset = place
+                if len(ready) == 1:
+                    [(partition, found)] = ready
+                    partition.hand_out(len(found))
                 else:
-                    self._returned = moves
+                    found = [record for _, records in ready for record in records]
+                    self._returned = [(partition, partition.behind(len(records))) for partition, records in ready]
                 return found
             now_ms = driver.now_ms()
             quiet_s = self._silence.goes_on(now_ms, self._standing)
@@ -125,8 +124,8 @@ class Consumer:
                     raise
                 return
             yield from found
+            self._move_on()
             for partition in list(self._partitions.values()):
-                self._move_on()
                 while not partition.paused and not self._closed and partition.unpack():
                     yield from self._unpacked(partition)
                     self._move_on()

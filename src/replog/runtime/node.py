@@ -33,7 +33,7 @@ from replog.runtime.loop import Loop
 from replog.runtime.measured import Measured
 from replog.runtime.owner import Owner
 from replog.runtime.patience import Patience, Standing
-from replog.runtime.pump import Pump
+from replog.runtime.pump import Pump, tell
 from replog.runtime.putting_off import is_inside, put_off
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.transports import transport_of
@@ -43,6 +43,7 @@ from replog.security.quotas import Quotas
 from replog.security.settings import Security, security_of
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.endpoint import advertised, parse_endpoint
+from replog.transport.tcp.surroundings import Surroundings
 
 if TYPE_CHECKING:
     import asyncio
@@ -101,8 +102,7 @@ class Broker(Measured):
         self._listen = listen
         self._advertise = None if advertise is None else str(parse_endpoint(advertise))
         self._data = None if data is None else check_path(data, "data", "name a folder, or None to keep everything in memory")
-        check_store(store)
-        self._store: str | MetadataStore = lasting(store)
+        self._store: str | MetadataStore = lasting(check_store(store))
         self._rack = check_rack(rack)
         self._ids = RandomIds()
         self._meter = Meter(broker_id)
@@ -111,10 +111,13 @@ class Broker(Measured):
             transport,
             broker_id,
             self.config,
+            Surroundings(
+                self._endpoint_of,
+                tell,
+                lambda _, request, ms: self._meter.throttle(request, ms),
+                lambda topic_id: None if self._life is None else self._life.topic_name(topic_id),
+            ),
             now_ms=self._pump.now_ms,
-            endpoint_of=self._endpoint_of,
-            throttled=lambda _, request, ms: self._meter.throttle(request, ms),
-            topic_of=lambda topic_id: None if self._life is None else self._life.topic_name(topic_id),
             security=security_of(security),
             quotas=quotas,
             insecure=insecure,

@@ -47,12 +47,13 @@ def open_store(url_or_store: object, *, session_ms: int) -> MetadataStore:
     return session
 
 
-def check_store(url_or_store: object) -> None:
-    """Raise the UsageError that `open_store` would raise before it opens anything."""
+def check_store(url_or_store: object) -> object:
+    """The same again. Raises the UsageError that `open_store` would raise before it opens anything."""
     if isinstance(url_or_store, MetadataStore):
         _another(url_or_store)
     else:
         _opener(url_or_store)
+    return url_or_store
 
 
 def _another(store: MetadataStore) -> Callable[[], object]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from replog.client.results import BrokerDescription
 from replog.client.view import View
 from replog.metrics.troubles import WRONG, troubles
 
-__all__ = ["judge"]
+__all__ = ["judge", "wrong_with_brokers"]
 
 
 def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide: bool = False) -> dict[str, Any]:
@@ -40,10 +41,8 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
     fenced = sorted({b.broker_id for b in brokers} - serving - set(missing))
     reasons = [no_controller or "no broker is the controller"] if controller is None else []
     reasons += [f"{len(serving)} brokers serve, and {brokers_min} should"] if len(serving) < brokers_min else []
-    reasons += [f"brokers that hold copies and are not there: {', '.join(map(str, missing))}"] if missing else []
-    reasons += [f"brokers that are fenced: {', '.join(map(str, fenced))}"] if fenced else []
-    shared = _shared_endpoints(brokers)
-    reasons += [f"brokers at one endpoint: {', '.join(map(str, ids))} ({endpoint})" for endpoint, ids in shared.items()]
+    of_brokers = {"missing_brokers": missing, "fenced_brokers": fenced, "shared_endpoints": _shared_endpoints(brokers)}
+    reasons += wrong_with_brokers(of_brokers)
     reasons += [f"{len(places)} partitions {WRONG[kind]}" for kind, places in found.items() if places]
     return {
         "healthy": not reasons,
@@ -56,9 +55,7 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
             {"broker": b.broker_id, "epoch": b.broker_epoch, "state": b.state, "rack": b.rack, "endpoints": list(b.endpoints)}
             for b in brokers
         ],
-        "missing_brokers": missing,
-        "fenced_brokers": fenced,
-        "shared_endpoints": [{"endpoint": endpoint, "brokers": ids} for endpoint, ids in shared.items()],
+        **of_brokers,
         "topics": len(view.topics),
         "partitions": count,
         "may_hide_topics": may_hide,
@@ -66,10 +63,19 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
     }
 
 
-def _shared_endpoints(brokers: list[BrokerDescription]) -> dict[str, list[int]]:
+def wrong_with_brokers(report: Mapping[str, Any]) -> list[str]:
+    """What a report says of brokers that are not as they should be, a sentence each."""
+    missing, fenced = (", ".join(map(str, report[kind])) for kind in ("missing_brokers", "fenced_brokers"))
+    said = [f"brokers that hold copies and are not there: {missing}"] if missing else []
+    said += [f"brokers that are fenced: {fenced}"] if fenced else []
+    shared = [(", ".join(map(str, one["brokers"])), one["endpoint"]) for one in report["shared_endpoints"]]
+    return said + [f"brokers at one endpoint: {ids} ({endpoint})" for ids, endpoint in shared]
+
+
+def _shared_endpoints(brokers: list[BrokerDescription]) -> list[dict[str, Any]]:
     """Where several brokers say that they are reached: only one of them is."""
     at: dict[str, list[int]] = {}
     for broker in brokers:
         for endpoint in dict.fromkeys(broker.endpoints):
             at.setdefault(endpoint, []).append(broker.broker_id)
-    return {endpoint: ids for endpoint, ids in sorted(at.items()) if len(ids) > 1}
+    return [{"endpoint": endpoint, "brokers": ids} for endpoint, ids in sorted(at.items()) if len(ids) > 1]

@@ -29,19 +29,12 @@ class Surroundings:
         self._throttled = throttled
         self._topic_of = topic_of
 
-    def lend(
-        self,
-        *,
-        endpoint_of: Callable[[int], str | None],
-        on_event: Callable[[str, dict[str, Any]], None],
-        throttled: Callable[[Any, str, int], None],
-        topic_of: Callable[[bytes], str | None],
-    ) -> None:
+    def lend(self, owner: Surroundings) -> None:
         """From the broker whose transport it is."""
-        self._endpoint_of = endpoint_of if self._endpoint_of is nobody else self._endpoint_of
-        self._on_event = on_event if self._on_event is quiet else self._on_event
-        self._throttled = throttled if self._throttled is unheeded else self._throttled
-        self._topic_of = topic_of if self._topic_of is unknown else self._topic_of
+        self._endpoint_of = owner._endpoint_of if self._endpoint_of is nobody else self._endpoint_of
+        self._on_event = owner._on_event if self._on_event is quiet else self._on_event
+        self._throttled = owner._throttled if self._throttled is unheeded else self._throttled
+        self._topic_of = owner._topic_of if self._topic_of is unknown else self._topic_of
 
     def endpoint_of(self, broker_id: int) -> str | None:
         """Where a broker is reached; None if it is not known."""
