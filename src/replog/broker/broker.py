@@ -49,6 +49,7 @@ from replog.messages import (
     Stage,
     StopEntry,
     StopReplica,
+    Unreached,
     Unsent,
     UpdateMetadata,
 )
@@ -115,6 +116,7 @@ class Broker:
             Leave: self.leaving.on_leave,
             Registered: self.on_registered,
             Disconnected: self.on_disconnected,
+            Unreached: self._forwarding.on_unreached,
             Unsent: self._sessions.on_unsent,
         }
         self._checks = SelfChecks(broker_id, self.partitions, self.outbox, self._handlers) if config.self_checks else None

@@ -15,7 +15,7 @@ from replog.broker.missing import MissingTopics
 from replog.broker.routing import Routing
 from replog.config import BrokerConfig
 from replog.errors import Code
-from replog.messages import Admin, AdminAnswer, Disconnected
+from replog.messages import Admin, AdminAnswer, Disconnected, Unreached
 from replog.model import Address, PartitionId
 from replog.partition.partition import Partition
 from replog.ports import Outbox
@@ -73,6 +73,15 @@ class Forwarding:
         if found is not None:
             client, request, _ = found
             self._outbox.messages.append((client, AdminAnswer(request, answer.error, answer.message, answer.result)))
+
+    def on_unreached(self, sender: Address, message: Unreached, now_ms: int) -> None:
+        """The controller has not been sent a wish: whoever asked is told so, and may ask again."""
+        origin = message.message.origin
+        found = self._take((origin[0], origin[1])) if origin is not None else None
+        if found is not None:
+            client, request, controller = found
+            text = f"broker {controller}, the controller's as far as is known here, is not reached"
+            self._outbox.messages.append((client, AdminAnswer(request, Code.NOT_CONTROLLER, text)))
 
     def disconnected(self, lost: Disconnected) -> None:
         """The wishes that this controller has, or their answers, may be lost, and nobody repeats them but who asked: tell that one."""

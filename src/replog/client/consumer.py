@@ -15,6 +15,7 @@ from replog.client.followed import Followed
 from replog.client.offsets import OffsetOp
 from replog.client.operations import AT_EARLIEST, AT_LATEST, Operation, PartitionOp
 from replog.client.silence import Silence
+from replog.client.unreached import whom_not_reached
 from replog.config import check_partition_number, check_topic_name
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError, rejection
 from replog.model import PartitionId
@@ -280,7 +281,7 @@ class Consumer:
         """Of each partition that is followed: who would have to say something, and what is known. Those that nobody leads come first,
         and those whose leader did not answer."""
         for op in self._sought.values():
-            yield f"{op.topic}: waits for {op.waiting_for(self._client._core)}{self._client._core.whom_not_reached()}"
+            yield f"{op.topic}: waits for {op.waiting_for(self._client._core)}{whom_not_reached(self._client._core.unreached)}"
         places = {one: self._client._core.view.place(*key) for key, one in self._partitions.items() if not one.paused}
         leaders = {one: None if place is None else place.leader for one, place in places.items()}
         for one in sorted(leaders, key=lambda one: leaders[one] is not None and not one.trouble):

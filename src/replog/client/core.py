@@ -33,6 +33,7 @@ from replog.messages import (
     Produced,
     ProducedEntry,
     Published,
+    Unreached,
     Unsent,
 )
 from replog.model import Address
@@ -148,11 +149,6 @@ class ClientCore:
         """Whether a producer has batches without an outcome, open ones included."""
         return any(queue.batches or queue.open is not None for writer in self._writers.values() for queue in writer.queues.values())
 
-    def whom_not_reached(self) -> str:
-        """Who was not reached and why, to be put behind what was waited for; empty if everybody was."""
-        names = [f"{f'broker {who}' if isinstance(who, int) else who} ({why})" for who, why in self.unreached.items()]
-        return f"; not reached: {', '.join(names)}" if names else ""
-
     # ------------------------------------------------------------------------------------------------------- the actor
 
     def receive(self, sender: Address, message: Any, now_ms: int) -> None:
@@ -169,6 +165,9 @@ class ClientCore:
             self._on_disconnected(message.address, now_ms, message.only_reads)
         elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer | Published):
             self._on_answer(message, now_ms)
+        elif isinstance(message, Unreached):
+            if isinstance(op := self._requests.get(*numbers_of(message.message)), Operation):
+                op.is_unreached = True
         elif isinstance(message, Unsent):
             self.unsent(message.message, rejection(Code.MESSAGE_TOO_LARGE, message.reason))
         self.dispatch(now_ms)
@@ -214,7 +213,7 @@ class ClientCore:
                 self._stalled[op] = None
             else:
                 op.request = self._number(op)
-                op.address, op.sent_ms = address, now_ms
+                op.address, op.sent_ms, op.is_unreached = address, now_ms, False
                 op.patience_at = now_ms + self.config.request_timeout_ms + op.wait_ms()
                 self.outbox.messages.append((address, op.message(self)))
         next_ms = op.patience_at if op.address is not None else op.retry_at
@@ -233,7 +232,7 @@ class ClientCore:
 
     def _unanswered(self, op: Operation, now_ms: int) -> None:
         self.drop_request(op.request)
-        op.uncertain = True
+        op.uncertain |= not op.is_unreached
         self._again(op, now_ms, refresh=True)
 
     def _again(self, op: Operation, now_ms: int, *, refresh: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from replog.client.unreached import whom_not_reached
 from replog.client.view import Place, View
 from replog.config import WISH_ITEMS_MAX
 from replog.errors import Code, Rejected, ReplogError, TimedOut, Unavailable, error_name, rejection
@@ -89,6 +90,8 @@ class Operation:
         self.last_code = 0
         self.uncertain = False
         """Whether a request went unanswered, or was answered with doubt: it may have been carried out."""
+        self.is_unreached = False
+        """Whether the request was not sent, since nobody was reached."""
         self.floor = -1
         """Number of the Metadata whose answer decides whether the topic exists; -1: it is not in doubt."""
         self.timer_ms: int | None = None
@@ -144,7 +147,7 @@ class Operation:
         """Out of time: say what was waited for, and what the last answer was."""
         waited = f"waited {(now_ms - self.started_ms) / 1000:g} s for {self.waiting_for(core)}"
         last = f"; the last answer was {self.last_answer()}" if self.last_code else ""
-        self.fail(TimedOut(waited + last + core.whom_not_reached()))
+        self.fail(TimedOut(waited + last + whom_not_reached(core.unreached)))
 
     def last_answer(self) -> str:
         """The last refusal, for TimedOut messages."""

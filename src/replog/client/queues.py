@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from replog.client.batches import Batch
 from replog.client.columns import full_at
 from replog.client.refusals import GO_BACK, NOT_STORED, SAME_LEADER, batch_refused, batch_too_large
+from replog.client.unreached import whom_not_reached
 from replog.client.window import Window
 from replog.errors import Code, ReplogError, TimedOut, Unavailable, error_name, rejection
 from replog.messages import ProducedEntry
@@ -400,7 +401,7 @@ class PartitionQueue:
 
     def _give_up(self, batch: Batch, now_ms: int) -> None:
         waited = f"waited {(now_ms - batch.opened_ms) / 1000:g} s for {self.waiting_for(batch)}"
-        last = f"; the last answer was {error_name(batch.last_code)}" if batch.last_code else self.core.whom_not_reached()
+        last = f"; the last answer was {error_name(batch.last_code)}" if batch.last_code else whom_not_reached(self.core.unreached)
         sent = batch.sent_ms >= 0
         unknown = sent and (batch.uncertain or batch.flying is not None)
         if sent:

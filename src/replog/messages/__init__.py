@@ -11,6 +11,8 @@ Rules that all of them follow (design, section 7):
 
 from __future__ import annotations
 
+from typing import Final
+
 from replog.messages.control import (
     Admin,
     AdminAnswer,
@@ -38,6 +40,7 @@ from replog.messages.control import (
     StopReplica,
     StopReplicaAnswer,
     TopicView,
+    Unreached,
     Unsent,
     UpdateMetadata,
 )
@@ -67,6 +70,7 @@ from replog.messages.transport import BROKER, CLIENT, Handshake, HandshakeAnswer
 __all__ = [
     "BROKER",
     "CLIENT",
+    "DOUBTED",
     "Admin",
     "AdminAnswer",
     "AlterIsr",
@@ -118,6 +122,11 @@ __all__ = [
     "StopReplica",
     "StopReplicaAnswer",
     "TopicView",
+    "Unreached",
     "Unsent",
     "UpdateMetadata",
 ]
+
+DOUBTED: Final = frozenset({Admin, Stage, Publish})
+"""Single requests that change something. An asker that hears no answer counts them as perhaps carried out, but for what is told of as
+`Unreached`. (An append is not among them: it is repeated under its sequence.)"""

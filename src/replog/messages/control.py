@@ -37,6 +37,7 @@ __all__ = [
     "StopReplica",
     "StopReplicaAnswer",
     "TopicView",
+    "Unreached",
     "Unsent",
     "UpdateMetadata",
 ]
@@ -339,6 +340,15 @@ class Disconnected:
     address: Any
     only_reads: bool = False
     """Only the connection that records are read over has ended: what else was asked there is not in doubt."""
+
+
+@define
+class Unreached:
+    """A transport tells who said it: nobody was reached at `to`, and not a byte of `message` was sent, nor will be. `Disconnected`, which
+    leaves in doubt whatever else was asked there, follows. Of `DOUBTED` messages only."""
+
+    to: Any
+    message: Any
 
 
 @define

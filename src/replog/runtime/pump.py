@@ -18,7 +18,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from replog.errors import ReplogError, UsageError
-from replog.messages import Disconnected
+from replog.messages import DOUBTED, Disconnected, Unreached
 from replog.metrics.watching import BrokerWatch
 from replog.model import Address
 from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
@@ -300,6 +300,8 @@ class Pump:
                 if sender not in seats or isinstance(message, Disconnected):
                     continue
                 if self.elsewhere is None or not self.elsewhere(sender, to, message):
+                    if type(message) in DOUBTED:
+                        queue.append((sender, None, Unreached(to, message)))
                     queue.append((sender, to, Disconnected(to)))
                 elif type(to) is tuple and (handed_on := seats[sender].hands_on.get(type(message))) is not None:
                     handed_on(message)

@@ -17,6 +17,7 @@ from attrs import frozen
 
 from replog.client.client import Client
 from replog.client.core import ClientCore
+from replog.client.unreached import whom_not_reached
 from replog.config import ClientConfig
 from replog.errors import Code, Unavailable
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
@@ -49,7 +50,7 @@ class _WorkerDriver(ConnectedDriver):
             if done():
                 return True
             if all_refuse(self.core, Code.INCONSISTENT_CLUSTER_ID):
-                refusals = self.core.whom_not_reached().removeprefix("; ")
+                refusals = whom_not_reached(self.core.unreached).removeprefix("; ")
             return bool(refusals)
 
         ended = super().wait(over, timeout_s)

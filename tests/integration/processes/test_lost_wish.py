@@ -1,4 +1,4 @@
-"""A wish that one broker passes on to the controller gets lost between the two: whoever asked hears of it long before its time is up."""
+"""A wish that gets lost between its client, a broker and the controller: whoever asked hears of it, and in what doubt it is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from tests.integration.processes.served import Served
+from tests.integration.zookeeper_server import free_ports
 from tests.threads import in_thread
 
+import replog
 from replog.client.operations import AdminOp
+from replog.errors import TopicAlreadyExists
 from replog.testing.eventually import eventually
 from replog.transport.tcp.lanes import CONTROL
 
@@ -50,3 +53,14 @@ def test_a_wish_that_is_lost_on_its_way_to_the_controller_is_granted_at_once(tmp
         assert not isinstance(outcome[0], BaseException), outcome
         assert client.topics() == ["t"]
         assert asked[:2] == [False, True]
+
+
+def test_a_wish_that_found_nobody_at_an_address_was_not_granted_there(tmp_path: Path) -> None:
+    """One that was perhaps granted, and is refused since the topic exists, would count as granted."""
+    with Served(tmp_path, 1) as served:
+        with served.connect() as client:
+            client.create_topic("t")
+        nobody = [f"tcp://127.0.0.1:{port}" for port in free_ports(3)]
+        for _ in range(4):  # whom it asks first is drawn
+            with replog.connect([*nobody, *served.endpoints]) as client, pytest.raises(TopicAlreadyExists, match="exist_ok=True"):
+                client.create_topic("t")

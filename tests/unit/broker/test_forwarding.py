@@ -13,7 +13,7 @@ from replog.broker.routing import Routing
 from replog.config import BrokerConfig
 from replog.errors import Code
 from replog.log.memory import MemoryLogDirectory
-from replog.messages import Admin, AdminAnswer, Disconnected
+from replog.messages import Admin, AdminAnswer, Disconnected, Unreached
 from replog.ports import Outbox
 
 AT_3 = ("controller", 3)
@@ -124,6 +124,20 @@ def test_of_all_clients_so_many_wishes_are_waited_for(monkeypatch: pytest.Monkey
     passing.forwarding.disconnected(Disconnected(AT_3))
     assert passing.said() == [(client, 9, Code.REQUEST_TIMED_OUT) for client in "cde"]
     assert (passing.forwarding._under_way, passing.forwarding._of_client) == ({}, {})
+
+
+def test_who_asked_a_controller_that_was_not_reached_hears_that_nothing_was_done_and_once() -> None:
+    passing = Passing()
+    passing.wish("a", 7)
+    passing.wish("b", 8)
+    wishes = [message for _, message in passing.outbox.messages]
+    passing.said()
+    for _ in range(2):
+        passing.forwarding.on_unreached(None, Unreached(AT_3, wishes[0]), 0)
+    passing.forwarding.on_unreached(None, Unreached(AT_3, Admin(-1, "create_missing", {})), 0)  # nobody's
+    assert passing.said() == [("a", 7, Code.NOT_CONTROLLER)]
+    passing.forwarding.disconnected(Disconnected(AT_3))
+    assert passing.said() == [("b", 8, Code.REQUEST_TIMED_OUT)]
 
 
 def test_without_a_controller_the_client_is_to_try_again() -> None:

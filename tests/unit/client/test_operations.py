@@ -9,7 +9,7 @@ import pytest
 from tests.unit.client.fake import CLIENT, make, metadata_asked
 
 from replog.errors import Code, TimedOut, TopicAlreadyExists, Unavailable, UnknownTopicOrPartition
-from replog.messages import Admin, AdminAnswer, Disconnected, Fetch, ListOffsets, Metadata
+from replog.messages import Admin, AdminAnswer, Disconnected, Fetch, ListOffsets, Metadata, Unreached
 
 
 def test_create_list_and_delete() -> None:
@@ -264,6 +264,48 @@ def test_a_topic_that_existed_before_is_not_taken_for_ones_own() -> None:
         client.create_topic("t", timeout_s=100)
     assert lost
     assert cluster.counts["Admin"] == 4  # the last of them asks which topic has the name
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_only_what_was_sent_may_have_made_the_topic(sent: bool) -> None:
+    """The client knows no topic yet: of one that exists, and a request before its own, it cannot tell who has made it."""
+    cluster, driver, client = make({"t": 1})
+    lost: list[int] = []
+
+    def lose(to: Any, message: Any) -> bool:
+        if isinstance(message, Admin) and len(lost) < 2:
+            lost.append(message.request)
+            hints = [Disconnected(to)] if sent else [Unreached(to, message), Disconnected(to)]
+            driver.flying += [(driver.now_ms(), n, CLIENT, None, hint) for n, hint in enumerate(hints)]
+            return True
+        return False
+
+    driver.filter = lose
+    topic_id = cluster.topics["t"][0].hex()
+    if sent:
+        assert client.create_topic("t", partitions=1, replication_factor=3) == topic_id
+    else:
+        with pytest.raises(TopicAlreadyExists, match="exist_ok=True"):
+            client.create_topic("t", partitions=1, replication_factor=3)
+    assert len(lost) == 2
+
+
+def test_a_request_that_was_sent_after_one_that_was_not_is_in_doubt() -> None:
+    cluster, driver, client = make({"t": 1})
+    lost: list[Any] = []
+
+    def lose(to: Any, message: Any) -> bool:
+        if isinstance(message, Admin) and len(lost) < 2:
+            late = [Unreached(to, one) for one in lost]  # of the one before, again
+            lost.append(message)
+            hints = [Disconnected(to)] if late else [Unreached(to, message), Disconnected(to)]
+            driver.flying += [(driver.now_ms(), n, CLIENT, None, hint) for n, hint in enumerate(late + hints)]
+            return True
+        return False
+
+    driver.filter = lose
+    assert client.create_topic("t", partitions=1, replication_factor=3) == cluster.topics["t"][0].hex()
+    assert len(lost) == 2
 
 
 @pytest.mark.parametrize("then", ["made", "deleted", "hidden"])

@@ -11,7 +11,7 @@ import pytest
 from tests.threads import in_thread
 
 from replog.errors import ReplogError
-from replog.messages import Disconnected
+from replog.messages import Admin, Disconnected, Unreached
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
 from replog.ports import Create, Event, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
@@ -146,6 +146,20 @@ def test_a_dead_address_is_told_to_the_sender_once() -> None:
     pump.post("a", "go")
     pump.run()
     assert [m for _, m in actor.heard] == ["go", Disconnected("nobody")]
+
+
+def test_what_could_not_be_handed_to_anybody_is_in_no_doubt() -> None:
+    wish = Admin(7, "create_topic", {})
+
+    def ask(actor: Echo, sender: Any, message: Any) -> None:
+        if message == "go":
+            actor.outbox.messages.append(("nobody", wish))
+
+    actor = Echo(ask)
+    pump = make_pump(a=actor)
+    pump.post("a", "go")
+    pump.run()
+    assert actor.heard[1:] == [(None, Unreached("nobody", wish)), ("nobody", Disconnected("nobody"))]
 
 
 def test_unseating_tells_the_others() -> None:

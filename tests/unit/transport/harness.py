@@ -96,6 +96,11 @@ class Party:
         return [message for _, message in self.items if not isinstance(message, m.Disconnected)]
 
     @property
+    def unreached(self) -> list[Any]:
+        """What it was told not to have sent."""
+        return [message.message for _, message in self.items if isinstance(message, m.Unreached)]
+
+    @property
     def lost(self) -> list[Address]:
         """Whom it was told to have lost."""
         return [message.address for _, message in self.items if isinstance(message, m.Disconnected)]

@@ -12,7 +12,7 @@ from replog import messages as m
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits
 from replog.transport.tcp.lanes import BULK, CONTROL, DATA
-from replog.transport.tcp.losses import Losses
+from replog.transport.tcp.losses import Losses, asked_by
 from replog.transport.tcp.outgoing import Outgoing
 
 Make = Callable[..., Party]
@@ -236,8 +236,28 @@ def test_what_the_end_of_a_lane_is_told_as(lanes: list[int], reached: bool, told
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        losses.tell(interrupted)
+        losses.tell(interrupted, never)
     for _ in range(2):
-        losses.tell(lambda address, hint: heard.append((address, hint.only_reads)))
+        losses.tell(lambda address, hint: heard.append((address, hint.only_reads)), never)
     assert heard == told
     assert not losses.waiting
+
+
+def never(item: Any) -> None:
+    raise AssertionError("there is nothing to give back")
+
+
+def test_what_was_not_sent_is_told_before_whom_nobody_reaches() -> None:
+    losses = Losses(lambda address: False)
+    wish = m.Admin(7, "create_topic", {})
+    losses.add(7, DATA, [asked_by("client", 7, wish), asked_by("client", 7, question(1))])
+    heard: list[Any] = []
+
+    def interrupted(item: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        losses.tell(lambda address, hint: heard.append(hint), interrupted)
+    for _ in range(2):
+        losses.tell(lambda address, hint: heard.append(hint), heard.append)
+    assert heard == [("client", None, m.Unreached(7, wish)), m.Disconnected(7), m.Disconnected(("controller", 7))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,55 @@ def test_whoever_said_what_is_too_large_gets_it_back(party: Make, connected: boo
     assert "allowed are 100000" in unsent.reason
     assert pinned.released == 1
     assert [message.request for message in two.messages] == ([1, 3] if connected else [3])
+
+
+def wish(number: int, size: int = 0) -> m.Admin:
+    return m.Admin(number, "create_topic", {"name": "t" * size})
+
+
+def nowhere() -> str:
+    """Where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_what_waited_for_a_connection_that_was_refused_was_not_sent(party: Make) -> None:
+    client, there = party(), nowhere()
+    client.say(there, wish(1))
+    client.say(there, question(2))
+    client.say(there, wish(3))
+    settle([client], lambda: bool(client.lost))
+    assert [message.request for message in client.unreached] == [1, 3]
+    client.say(there, wish(4))  # it is not dialed again so soon
+    settle([client], lambda: len(client.lost) == 2)
+    assert [message.request for message in client.unreached] == [1, 3, 4]
+    assert isinstance(client.items[-1][1], m.Disconnected)
+
+
+def test_what_nobody_knows_an_address_for_was_not_sent(party: Make) -> None:
+    client = party()
+    client.say(7, wish(1))
+    settle([client], lambda: 7 in client.lost)
+    assert client.unreached == [wish(1)]
+
+
+def test_what_finds_no_room_while_a_broker_is_dialed_was_not_sent(party: Make) -> None:
+    client, broker = party(limits=TcpLimits(output_bytes_max=65_536)), party(1)
+    client.say(1, wish(1, 200_000))
+    client.say(1, wish(2, 100_000))
+    settle([client, broker], lambda: bool(client.lost) and bool(broker.messages))
+    assert [message.request for message in client.unreached] == [2]
+    assert [message.request for message in broker.messages] == [1]
+
+
+def test_what_was_sent_on_a_connection_that_ends_is_in_doubt(party: Make) -> None:
+    client, broker = party(), party(1)
+    client.say(1, wish(1))
+    settle([client, broker], lambda: bool(broker.messages))
+    broker.transport.close()
+    settle([client], lambda: bool(client.lost))
+    assert client.unreached == []
 
 
 def test_an_answer_that_is_too_large_comes_back_with_the_clients_address(party: Make) -> None:

@@ -18,7 +18,7 @@ from replog.client.operations import AT_EARLIEST, AdminOp, Operation
 from replog.client.unpacking import Unpacked, unpack_all
 from replog.client.writer import Writer
 from replog.errors import ReplogError
-from replog.messages import Disconnected, ListedOffset, Published
+from replog.messages import Disconnected, ListedOffset, Published, Unreached
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.testing.clock import SeededIds
 from replog.testing.history.events import Poll
@@ -321,7 +321,7 @@ class SimulatedClient:
     def deliver(self, life: int, to: Address, sender: Address, message: Any) -> None:
         """A message arrives."""
         world = self.world
-        if not isinstance(message, Disconnected):
+        if not isinstance(message, Disconnected | Unreached):
             world.trace_message(self.address, sender, message)
         try:
             self.core.receive(sender, message, world.now_ms)

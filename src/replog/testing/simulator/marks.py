@@ -67,6 +67,7 @@ EXPECTED: Final = (
     "a reassignment is refused",
     "a record joins an open batch",
     "a replica stays eligible outside the ISR",
+    "a request finds nobody there",
     "a request leaves a silent leader for the new one",
     "a time has no record yet",
     "a time is told its record",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import evolve
 
 from replog.codec import LOCAL_MESSAGES, decode, encode
-from replog.messages import Admin, AdminAnswer, Fetched, Metadata
+from replog.messages import DOUBTED, Admin, AdminAnswer, Disconnected, Fetched, Metadata, Unreached
 from replog.metadata.memory import MemoryStore
 from replog.model import Address
 from replog.ports import Event, MemorySlice, Slice
@@ -69,6 +69,7 @@ class World:
         self.root = MemoryStore()
         self.refusals = Refusals()
         self.network = Network(plan.shape, stream(plan.seed, "network"))
+        self._dials = stream(plan.seed, "dials")
         self.checks = Checks(self)
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(1, plan.shape.brokers + 1)}
         self.clients = {("client", n): SimulatedClient(self, n) for n in range(1, plan.shape.clients + 1)}
@@ -211,9 +212,20 @@ class World:
         target: SimulatedClient | Node | None = self.nodes.get(place) if type(place) is int else self.clients.get(place)  # type: ignore[call-overload]
         if target is None:
             return
+        if type(message) in DOUBTED and isinstance(target, Node) and not target.alive and self._dials.random() < 0.5:
+            return self._turn_back(sender, to, message)
         for delay, link in self.network.passages(origin, place, message):
             copy = decode(b"".join(encode(message))) if wire else message
             self.at(delay, self._arrive, target, target.life, link, to, sender, copy)
+
+    def _turn_back(self, sender: Address, to: Address, message: Any) -> None:
+        """Nobody runs there, and the sender's process finds that out before it has sent anything."""
+        self.marks.hit("a request finds nobody there")
+        for hint in (Unreached(to, message), Disconnected(to)):
+            if type(sender) is int:
+                self.nodes[sender].later(0, sender, None, hint)
+            else:
+                self.at(0, self.clients[sender].deliver, 0, sender, None, hint)  # type: ignore[index]
 
     def _arrive(self, target: SimulatedClient | Node, life: int, link: int, to: Address, sender: Address, message: Any) -> None:
         if link == self.network.link_life(sender, to):

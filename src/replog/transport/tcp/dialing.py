@@ -15,14 +15,15 @@ from replog.transport.tcp.connections import Connections
 from replog.transport.tcp.endpoint import SocketAddress, known_addresses, parse_endpoint
 from replog.transport.tcp.lanes import LANES
 from replog.transport.tcp.limits import TcpLimits
-from replog.transport.tcp.links import Link, LinkKey, Sought
+from replog.transport.tcp.links import Asked, Link, LinkKey, Sought
 from replog.transport.tcp.resolving import Resolver
 
 __all__ = ["Dialer"]
 
 
 class Dialer:
-    """Owns the links. `lost(target, lane)` is told each time that nobody is reached, `reached(connection)` each time that somebody is.
+    """Owns the links. `lost(target, lane, unsent)` is told each time that nobody is reached, and of what has waited for that;
+    `reached(connection)` each time that somebody is.
 
     `wake` has the owner of the transport call `look`; it is called on other threads.
     """
@@ -34,7 +35,7 @@ class Dialer:
         *,
         reached: Callable[[Connection], None],
         endpoint_of: Callable[[int], str | None],
-        lost: Callable[[Address, int], None],
+        lost: Callable[[Address, int, Sequence[Asked]], None],
         jitter: Callable[[], float],
         wake: Callable[[], None],
         on_event: Callable[[str, dict[str, Any]], None],
@@ -74,9 +75,9 @@ class Dialer:
         """Whether any lane to it is open."""
         return any(link.open for link in self._links.values() if link.key.target == target)
 
-    def hold(self, link: Link, parts: Sequence[bytes | Part], size: int) -> bool:
+    def hold(self, link: Link, parts: Sequence[bytes | Part], size: int, asked: Asked | None = None) -> bool:
         """Keep a frame for a link without a connection, and have it dialed; False: too much waits, it is dropped."""
-        kept = link.hold(parts, size, 4 * self._limits.output_bytes_max)
+        kept = link.hold(parts, size, 4 * self._limits.output_bytes_max, asked)
         if not link.is_under_way:
             self.wanted[link] = None
         return kept
@@ -91,8 +92,7 @@ class Dialer:
             target = link.key.target
             endpoint = self._endpoint_of(target) if isinstance(target, int) else str(target)
             if endpoint is None:
-                link.drop_waiting()
-                self._lost(target, link.key.lane)
+                self._lost(target, link.key.lane, link.drop_waiting())
                 self._forget(link)
                 continue
             try:
@@ -176,7 +176,7 @@ class Dialer:
             link.succeeded()
             for earlier in [each for each in link.open[1:] if not each.dialed]:
                 self._connections.end(earlier, "the peer has dialed again")  # it does that only without a connection
-        for parts, size in link.take_waiting():
+        for parts, size, _asked in link.take_waiting():
             self._connections.send(connection, parts, size)
 
     def ended(self, connection: Connection, reason: str, now_ms: int) -> None:
@@ -236,9 +236,9 @@ class Dialer:
 
     def _give_up(self, link: Link, endpoint: str, reason: str, now_ms: int) -> None:
         pause = link.failed(now_ms, self._limits, self._jitter())
-        link.drop_waiting()
+        unsent = link.drop_waiting()
         self._on_event("dial_failed", {"endpoint": endpoint, "reason": reason, "retry_ms": pause})
-        self._lost(link.key.target, link.key.lane)
+        self._lost(link.key.target, link.key.lane, unsent)
 
     def _forget(self, link: Link) -> None:
         if link.is_idle and self._links.get(link.key) is link:

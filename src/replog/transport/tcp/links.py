@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from replog.codec import Part
 from replog.model import Address
@@ -13,7 +13,15 @@ from replog.transport.tcp.endpoint import Endpoint
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.outgoing import release
 
-__all__ = ["Link", "LinkKey", "Sought"]
+__all__ = ["Asked", "Link", "LinkKey", "Sought"]
+
+
+class Asked(NamedTuple):
+    """Who is told if a message is not sent after all, whom it was to reach, and what it was."""
+
+    sender: Address
+    to: Address
+    message: Any
 
 
 class LinkKey(NamedTuple):
@@ -49,30 +57,32 @@ class Link:
         self.failures = 0
         self.retry_at_ms = 0
         """Not before is it dialed again."""
-        self._waiting: deque[tuple[Sequence[bytes | Part], int]] = deque()
+        self._waiting: deque[tuple[Sequence[bytes | Part], int, Asked | None]] = deque()
         self.waiting_bytes = 0
         """Size of the frames that wait for a connection."""
 
-    def hold(self, parts: Sequence[bytes | Part], size: int, bytes_max: int) -> bool:
+    def hold(self, parts: Sequence[bytes | Part], size: int, bytes_max: int, asked: Asked | None) -> bool:
         """Keep a frame until there is a connection; False if too much waits: then it is dropped. The first always has room."""
         if self._waiting and self.waiting_bytes + size > bytes_max:
             release(parts)
             return False
-        self._waiting.append((parts, size))
+        self._waiting.append((parts, size, asked))
         self.waiting_bytes += size
         return True
 
-    def take_waiting(self) -> list[tuple[Sequence[bytes | Part], int]]:
+    def take_waiting(self) -> list[tuple[Sequence[bytes | Part], int, Asked | None]]:
         """What waits, for the connection that is open now."""
         waiting = list(self._waiting)
         self._waiting.clear()
         self.waiting_bytes = 0
         return waiting
 
-    def drop_waiting(self) -> None:
-        """Nobody is reached."""
-        for parts, _size in self.take_waiting():
+    def drop_waiting(self) -> list[Asked]:
+        """Nobody is reached. Returns whom to tell that not a byte of it was sent."""
+        waiting = self.take_waiting()
+        for parts, _size, _asked in waiting:
             release(parts)
+        return [asked for _parts, _size, asked in waiting if asked is not None]
 
     def failed(self, now_ms: int, limits: TcpLimits, jitter: float) -> int:
         """An attempt came to nothing: the pause before the next doubles. Returns it, in ms."""

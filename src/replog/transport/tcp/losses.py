@@ -1,20 +1,23 @@
 """Whom this process has lost: what the end of a connection, or of an attempt to dial, is told as.
 
 What waits for an answer on the lane that has ended will wait in vain; the other lanes to the same peer say whether there is more to it.
+What has waited to be sent is in no doubt: its sender is told so, before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from replog.messages import Disconnected
+from replog.messages import DOUBTED, Disconnected, Unreached
 from replog.model import Address
 from replog.transport.tcp.connection import IDLE, Connection
 from replog.transport.tcp.connections import CLOSED_BY_PEER
 from replog.transport.tcp.lanes import BULK, CONTROL, DATA
 from replog.transport.tcp.limits import TcpLimits
+from replog.transport.tcp.links import Asked
 
-__all__ = ["UNSERVED", "Losses", "is_harmless"]
+__all__ = ["UNSERVED", "Losses", "asked_by", "is_harmless"]
 
 UNSERVED = "the broker at this end is gone"
 """Why a connection is closed whose own end nobody serves any more."""
@@ -30,6 +33,11 @@ def is_harmless(connection: Connection, reason: str, now_ms: int, limits: TcpLim
     return 2 * (now_ms - max(connection.heard_ms, connection.taken_ms)) >= limits.idle_timeout_ms
 
 
+def asked_by(sender: Address, to: Address, message: Any) -> Asked | None:
+    """Who is to hear of it if `message` is not sent; None: nobody would count it as perhaps done. It holds no slices."""
+    return Asked(sender, to, message) if type(message) in DOUBTED else None
+
+
 class Losses:
     """What is yet to be told, one hint per address: the worst that has happened. `reaches(address)`: whether any lane is open."""
 
@@ -37,13 +45,15 @@ class Losses:
         self._reaches = reaches
         self.waiting: dict[Address, bool] = {}
         """Whoever is lost -> whether just reads are in doubt."""
+        self._unsent: list[Asked] = []
 
-    def add(self, address: Address, lane: int = DATA) -> None:
-        """Nobody is reached there, or not on that lane.
+    def add(self, address: Address, lane: int = DATA, unsent: Sequence[Asked | None] = ()) -> None:
+        """Nobody is reached there, or not on that lane; and what had waited for that, which is dropped.
 
         While others live, the end of CONTROL is told of the controller there only: commands are repeated, and what somebody has passed
         on to it is not. The end of BULK puts what is being read in doubt, that of DATA everything.
         """
+        self._unsent += [asked for asked in unsent if asked is not None]
         lives = lane != DATA and self._reaches(address)
         only_reads = lives and lane == BULK
         if not (lives and lane == CONTROL):
@@ -52,8 +62,11 @@ class Losses:
             controller = "controller", address
             self.waiting[controller] = only_reads and self.waiting.get(controller, True)
 
-    def tell(self, told: Callable[[Address, Disconnected], object]) -> None:
-        """Give each hint to `told`, and forget it: after an interrupt it may be told twice."""
+    def tell(self, told: Callable[[Address, Disconnected], object], back: Callable[[tuple[Address, Address, Any]], object]) -> None:
+        """Give what was not sent `back` to its sender, and each hint to `told`, and forget it: after an interrupt it may be told twice."""
+        for sender, to, message in self._unsent:
+            back((sender, None, Unreached(to, message)))
+        self._unsent.clear()
         while self.waiting:
             address, only_reads = next(iter(self.waiting.items()))
             told(address, Disconnected(address, only_reads))
@@ -62,3 +75,4 @@ class Losses:
     def clear(self) -> None:
         """Nobody is to be told."""
         self.waiting.clear()
+        self._unsent.clear()

@@ -26,7 +26,7 @@ from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
-from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
+from replog.transport.tcp.losses import UNSERVED, Losses, asked_by, is_harmless
 from replog.transport.tcp.muting import muting_of
 from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, without_records
@@ -122,7 +122,7 @@ class TcpTransport(Transport):
         self._connections = Connections(
             self._epoll,
             self.limits,
-            connected=self._connected,
+            connected=lambda connection, failure: self._dialer.connected(connection, failure, self._now_ms()),
             secured=lambda connection, failure: self._opening.secured(connection, failure),
             frame=self._frame,
             ended=self._ended,
@@ -133,7 +133,7 @@ class TcpTransport(Transport):
             self.limits,
             reached=lambda connection: self._opening.begin(connection),
             endpoint_of=self.surroundings.endpoint_of,
-            lost=lambda target, lane: self._lost.add(target, lane),
+            lost=lambda target, lane, unsent: self._lost.add(target, lane, unsent),
             jitter=jitter,
             wake=self._wakeup.ring,
             on_event=self._on_event,
@@ -224,16 +224,16 @@ class TcpTransport(Transport):
                 local = self.broker_id
         if type(target) is int and self._whereabouts.has_moved(target):
             self._follow(target)
-        link = self._dialer.link(LinkKey(local, target, lane))
+        link, asked = self._dialer.link(LinkKey(local, target, lane)), asked_by(sender, to, message)
         if link.open:
             if lane != CONTROL:
                 self._ways[sender, to, lane] = link, route
             self._send_on(link.open[0], message, route)
         elif not link.is_under_way and link.retry_at_ms > self._now_ms():
             drop(message)
-            self._lost.add(target, lane)
-        elif (sized := self._fitting.encode(to, message, route)) is not None and not self._dialer.hold(link, *sized):
-            self._lost.add(target, lane)
+            self._lost.add(target, lane, [asked])
+        elif (sized := self._fitting.encode(to, message, route)) is not None and not self._dialer.hold(link, *sized, asked):
+            self._lost.add(target, lane, [asked])
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
     def _follow(self, target: int, newest: Connection | None = None) -> None:
@@ -339,7 +339,7 @@ class TcpTransport(Transport):
         self._listeners.resume(now_ms)
         if self._door is not None:
             self._door.refusals.tell(now_ms)
-        self._lost.tell(self._inbox.tell)
+        self._lost.tell(self._inbox.tell, self._inbox.brokers.append)
         return self._inbox.deliver()
 
     @property
@@ -444,9 +444,6 @@ class TcpTransport(Transport):
             self._opening.begin(connection)
         except OSError as problem:  # whatever is wrong with one that has just come, the turn of all others goes on
             self._connections.end(connection, words_of(problem))
-
-    def _connected(self, connection: Connection, failure: str) -> None:
-        self._dialer.connected(connection, failure, self._now_ms())
 
     def _frame(self, connection: Connection, frame: memoryview, lasting: bool) -> None:
         """A whole frame. Slices are views of it, so one that is overwritten next is copied first; all else copies anyway."""
