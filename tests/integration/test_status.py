@@ -150,18 +150,24 @@ def test_the_page_may_load_nothing_from_elsewhere(page: StatusServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "headers", "expected"),
+    ("path", "headers", "expected", "why"),
     [
-        ("nothing", {}, 404),
-        ("../../etc/passwd", {}, 404),
-        ("status.json?page=0", {}, 400),
-        ("status.json?size=501", {}, 400),
-        ("status.json?pages=1", {}, 400),
-        ("health", {"Host": "evil.example"}, 421),
+        ("nothing", {}, 404, "nothing is at '/nothing'"),
+        ("../../etc/passwd", {}, 404, "nothing is at '/"),
+        ("status.json?page=0", {}, 400, "page is '0'; it is a number from 1 to"),
+        ("status.json?size=501", {}, 400, "size is '501'; it is a number from 1 to 500"),
+        ("status.json?size=%C3%BC%0A" + "5" * 100, {}, 400, r"size is '\xfc\n" + "5" * 58 + "...'"),
+        ("status.json?pages=1", {}, 400, "the query has 'pages'; it knows filter, page"),
+        ("status.json?unhealthy=yes", {}, 400, "unhealthy is 'yes'; it is 1 or true, 0 or false"),
+        ("metrics?partitions=all", {}, 400, "partitions is 'all'; it is 1 or true"),
+        ("metrics?format=yaml", {}, 400, "format is 'yaml'; it is text or json"),
+        ("health", {"Host": "evil.example"}, 421, "under the name 'evil.example'"),
     ],
 )
-def test_what_is_not_served(page: StatusServer, path: str, headers: dict[str, str], expected: int) -> None:
-    assert get(page.url + path, **headers)[0] == expected
+def test_what_is_not_served(page: StatusServer, path: str, headers: dict[str, str], expected: int, why: str) -> None:
+    status, body, _ = get(page.url + path, **headers)
+    assert status == expected
+    assert why in body
 
 
 def test_nothing_can_be_changed_and_head_has_no_body(page: StatusServer) -> None:

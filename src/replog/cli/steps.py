@@ -34,6 +34,9 @@ _TOPICS: Final = "`topic list` names the topics there are"
 _MAKES: Final = "`topic create {topic}` makes this one"
 _UNPROVEN: Final = "--security FILE, or REPLOG_SECURITY, names the settings with the secret or the certificate that this cluster knows"
 _NOBODY: Final = "see whether a broker runs there; --bootstrap names others, --timeout waits for longer"
+_CLOSED: Final = (
+    "something listens there and hangs up; its log says why; for a broker with TLS, --security FILE, or REPLOG_SECURITY, has the settings"
+)
 _PAGE: Final = "see whether the broker runs, and was started with --http and this address"
 _STORE: Final = "see whether the store is up; --timeout waits for longer"
 _ELSEWHERE: Final = "`health` says what is wrong with the cluster; --timeout waits for longer"
@@ -53,6 +56,7 @@ _LOOKS: Final = {
 """What says whether a change was made whose answer has not come, although somebody is there."""
 _HEARD: Final = re.compile(r"\bbroker [0-9]+\b|the last answer was|answer to a repetition")
 _UNHEARD: Final = re.compile(r"answer of any broker|not reached: tcp://|no connection can be opened")
+_HUNG_UP: Final = re.compile(r"not reached: tcp://\S+ \(closed by the peer\)$")
 """In what the client says of its waiting: that somebody of the cluster was found, or nobody."""
 _NO_LEADER: Final = re.compile(r"\bfor (\S+)-([0-9]+) to have a leader\b")
 """... and that the partition had no leader: whoever said so was there, whichever other broker was not reached."""
@@ -119,5 +123,5 @@ def _unanswered(text: str, asked: argparse.Namespace) -> str:
         may_be_stored = asked.run == "records:produce" and "it was never sent" not in text
         return f"{_UNLED}; {_STORED}" if may_be_stored else _UNLED
     if _UNHEARD.search(text) and not _HEARD.search(text):  # then no other command would be answered either
-        return _NOBODY
+        return _CLOSED if _HUNG_UP.search(text) else _NOBODY
     return _LOOKS.get(asked.run, _ELSEWHERE)

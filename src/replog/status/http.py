@@ -130,7 +130,7 @@ def check_host(host: str | None, endpoint: Endpoint, names: frozenset[str]) -> N
     except ValueError:
         known = name in names
     if not known or (colon and int(port) != endpoint.port):
-        raise BadRequest(421, "this is not served under that name; ask for it by its address")
+        raise BadRequest(421, f"this is not served under the name {host[:60]!a}; ask for it by its address")
 
 
 def encode(answer: Answer, *, head_only: bool = False) -> bytes:

@@ -27,7 +27,7 @@ __all__ = ["StatusServer"]
 
 _log = logging.getLogger("replog")
 
-_YES: Final = ("1", "true")
+_CHOICES: Final = {"1": True, "true": True, "": False, "0": False, "false": False}
 CONNECTIONS_MAX: Final = 16
 REQUEST_S: Final = 5.0
 """A request is sent within this time, ..."""
@@ -179,14 +179,16 @@ class StatusServer:
                     report = self._source.health()
                     return _json(200 if report["healthy"] else 503, report)
                 case "/metrics":
-                    taken = self._source.metrics(partitions=request.query.get("partitions", "") in _YES)
+                    taken = self._source.metrics(partitions=_choice(request.query, "partitions"))
+                    if request.query.get("format", "text") not in ("text", "json"):
+                        raise BadRequest(400, f"format is {_shown(request.query['format'])}; it is text or json")
                     if request.query.get("format") == "json":
                         return evolve(_json(200, taken.to_dict()), headers={TAKEN_AT: str(taken.time_ms)})
                     return Answer(200, prometheus_text(taken).encode(), CONTENT_TYPE)
                 case "/status.json":
                     return _json(200, self._source.status(_query(request.query)))
                 case _:
-                    raise BadRequest(404, "there are /, /health, /metrics and /status.json")
+                    raise BadRequest(404, f"nothing is at {_shown(request.path)}; there are /, /health, /metrics and /status.json")
         except ReplogError as problem:
             return _json(503, {"error": f"nobody answers: {problem}"})
         except BadRequest:
@@ -200,20 +202,32 @@ def _query(words: dict[str, str]) -> Query:
     """Which partitions are asked for. Raises BadRequest."""
     unknown = sorted(words.keys() - {"filter", "page", "size", "unhealthy"})
     if unknown:
-        raise BadRequest(400, "the query has filter, page, size and unhealthy")
+        raise BadRequest(400, f"the query has {_shown(unknown[0])}; it knows filter, page, size and unhealthy")
     return Query(
         text=words.get("filter", "")[:300],
         page=_number(words, "page", 1, 10**6),
         size=_number(words, "size", 100, PAGE_MAX),
-        unhealthy=words.get("unhealthy", "") in _YES,
+        unhealthy=_choice(words, "unhealthy"),
     )
 
 
 def _number(words: dict[str, str], name: str, otherwise: int, most: int) -> int:
     text = words.get(name, str(otherwise))
     if not (text.isascii() and text.isdigit() and len(text) <= 7 and 1 <= int(text) <= most):
-        raise BadRequest(400, f"{name} is a number from 1 to {most}")
+        raise BadRequest(400, f"{name} is {_shown(text)}; it is a number from 1 to {most}")
     return int(text)
+
+
+def _choice(words: dict[str, str], name: str) -> bool:
+    text = words.get(name, "")
+    if text not in _CHOICES:
+        raise BadRequest(400, f"{name} is {_shown(text)}; it is 1 or true, 0 or false")
+    return _CHOICES[text]
+
+
+def _shown(text: str) -> str:
+    """What somebody has asked for, for an answer to that one: short, and nothing but ASCII."""
+    return ascii(text if len(text) <= 60 else text[:60] + "...")
 
 
 def _json(status: int, value: dict[str, Any]) -> Answer:

@@ -34,6 +34,10 @@ DELETE = ("topic", "delete", "t", "--yes")
 NOBODY = "see whether a broker runs there; --bootstrap names others, --timeout waits for longer"
 LOOK = "replog explain t says who is missing, and why"
 UNREACHED = TimedOut("waited 30 s for an answer of any broker to a question; not reached: tcp://h:1 (Connection refused)")
+HUNG_UP = TimedOut("waited 3 s for an answer of any broker to a question; not reached: tcp://h:1 (closed by the peer)")
+CLOSED = (
+    "something listens there and hangs up; its log says why; for a broker with TLS, --security FILE, or REPLOG_SECURITY, has the settings"
+)
 HUNG = TimedOut("waited 30 s for an answer of broker 2 to a question")
 REPEATED = Unavailable("a change: TopicAlreadyExists was the answer to a repetition (...); whether it was carried out before is unknown")
 NO_LEADER = "waited 3 s for t-0.x-12 to have a leader, to answer an offset; not reached: tcp://h:1 (Connection refused)"
@@ -83,6 +87,7 @@ CASES: list[tuple[tuple[str, ...], ReplogError, str]] = [
     (("topic", "create", "t"), UsageError("wrong"), ""),
     (("topic", "list"), UNREACHED, NOBODY),
     (DELETE, UNREACHED, NOBODY),
+    (("topic", "list"), HUNG_UP, CLOSED),
     (("topic", "list"), HUNG, "replog health says what is wrong with the cluster; --timeout waits for longer"),
     (("read", "t"), HUNG, "replog health says what is wrong with the cluster; --timeout waits for longer"),
     (DELETE, HUNG, "replog topic list says whether it is still there"),

@@ -98,7 +98,7 @@ def test_a_load_balancer_names_nobody_and_a_browser_always_does(endpoint: Endpoi
     assert (found.path, found.host) == ("/health", None)
     check_host(found.host, endpoint, names_of(endpoint))
     named = parse_request(b"GET /health HTTP/1.0\r\nHost: evil.example")
-    with pytest.raises(BadRequest, match="not served under that name"):
+    with pytest.raises(BadRequest, match="not served under the name"):
         check_host(named.host, endpoint, names_of(endpoint))
 
 
