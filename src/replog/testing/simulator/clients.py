@@ -17,7 +17,7 @@ from replog.client.once import AppendOnceOp, PublishOp, StageOp
 from replog.client.operations import AT_EARLIEST, AdminOp, Operation
 from replog.client.unpacking import Unpacked, unpack_all
 from replog.client.writer import Writer
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 from replog.messages import Disconnected, ListedOffset, Published, Unreached
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Address, PartitionId
 from replog.testing.clock import SeededIds
@@ -279,6 +279,8 @@ class SimulatedClient:
 
     def begin(self, topic: str, partition: int, values: Sequence[bytes], writer: Writer) -> Batch:
         """Send a batch on its way. Each of its records has a time of its own: a place by time lies within batches too."""
+        if not values:
+            raise UsageError(f"values is {values!r}: a batch has one record at least")
         world = self.world
         queue = writer.queue(topic, partition)
         batch = queue.begin(world.now_ms, world.wall_ms, self.core.config.delivery_timeout_ms)

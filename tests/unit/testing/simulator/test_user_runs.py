@@ -38,6 +38,22 @@ def test_values_may_be_any_bytes_and_may_repeat(values: list[bytes]) -> None:
     assert outcome.acknowledged == len(values) + 1  # and the probe
 
 
+def test_a_batch_of_nothing_is_refused_and_not_waited_for() -> None:
+    refused: list[str] = []
+
+    class Nothing(Workload):
+        name = "nothing"
+
+        async def work(self, client: SimulatedClient) -> None:
+            with pytest.raises(UsageError, match=r"values is \[\]") as problem:
+                await client.append("t", 0, [], writer=client.writer())
+            refused.append(str(problem.value))
+
+    outcome = run(3, plan=CALM, workloads=[Nothing()])
+    assert outcome.violation is None
+    assert len(refused) == CALM.shape.clients
+
+
 def repeated() -> History:
     """ "a" is at 0 and 2, and perhaps elsewhere; "b" at 1 only."""
     history = History()
