@@ -71,8 +71,9 @@ def _signals() -> Iterator[None]:
         return
 
     def end(number: int, _frame: object) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # for good: the interpreter's own end puts no handler in their place
         for one in _SIGNALS:
-            signal.signal(one, signal.SIG_IGN)
+            signal.signal(one, lambda *_: None)  # what has come by now; to ignore it would have the interpreter complain of a race
         raise _Ended(number)
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}
