@@ -10,6 +10,7 @@ from replog.config import TopicConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, ReplogError, UsageError
 from replog.log.epochs import EpochTable
 from replog.log.files import OS
+from replog.log.given import check_epoch, check_room
 from replog.log.marked import stored_mark
 from replog.log.producers import ProducerTable
 from replog.log.tail import Tail
@@ -87,7 +88,7 @@ class StoredLog(Log):
 
     def enter_epoch(self, epoch: int) -> None:
         self._check_open()
-        assert epoch >= self.last_epoch, f"epoch {epoch} after {self.last_epoch}"
+        check_epoch(epoch, self.last_epoch)
         self.epochs.assign(epoch, self.end_offset)
         self.last_epoch = epoch
 
@@ -101,7 +102,8 @@ class StoredLog(Log):
         tail = self._tail.slice_at(offset, limit, max_bytes)
         if tail is not None:
             return [tail]
-        assert offset >= self.start_offset, f"read at {offset}, the log starts at {self.start_offset}"
+        if offset < self.start_offset:
+            raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
         return self._read_stored(offset, limit, max_bytes)
 
     @abstractmethod
@@ -133,7 +135,7 @@ class StoredLog(Log):
 
         For a log used alone: the batch belongs to the newest leader epoch, 0 in a new log. Records without a timestamp
         get `now_ms`, by default the wall clock. Raises UsageError if the batch is larger than the topic allows, and
-        for what is no list: one text, a mapping, a set.
+        for what is no list: one text, a mapping, a set; and if no offsets are left for them.
         """
         if self._refusal is not None:
             self._check_open()
@@ -145,6 +147,7 @@ class StoredLog(Log):
 
     def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
         """Store a batch at the end of the log; returns (base offset, last offset)."""
+        check_room(self.end_offset, batch.count)
         batch.stamp(self.identity, self.end_offset, max(self.last_epoch, 0))
         self.append(batch)
         return batch.base_offset, batch.end_offset - 1

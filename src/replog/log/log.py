@@ -15,7 +15,9 @@ from typing import Final, Self
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogCorrupt, LogFull
+from replog.log.due import check_due, not_due
 from replog.log.files import BUFFERS_MAX, OS, Fs, check_path
+from replog.log.given import check_settings
 from replog.log.producers import Cut, ProducerTable
 from replog.log.reading import batch_from_time, batch_holding, headers_from, load_index, slice_from
 from replog.log.recovery import LogState
@@ -52,11 +54,12 @@ class FileLog(SegmentedLog):
     ) -> Self:
         """A log of its own under the folder `path`, made if it is missing; closing it saves the next open a scan.
 
-        Raises UsageError if no log can be at `path`, if somebody has it open, or if a broker's directory is there; LogCorrupt if what is
-        there cannot be read; LogFull or LogDamaged if its disk is full or broken.
+        Raises UsageError if no log can be at `path`, if somebody has it open, if a broker's directory is there, or for what is no
+        configuration; LogCorrupt if what is there cannot be read; LogFull or LogDamaged if its disk is full or broken.
         """
         from replog.log.alone import open_alone  # a directory makes logs, and this log makes itself a directory
 
+        check_settings(config, limits)
         log, close = open_alone(check_path(path), config, fs or OS, limits)
         assert isinstance(log, cls)
         log._close_directory = close
@@ -75,10 +78,9 @@ class FileLog(SegmentedLog):
     def append(self, batch: RecordBatch) -> None:
         if self._refusal is not None:
             self._check_open()
-        base, length = batch.base_offset, batch.length
-        assert base == self.end_offset, f"batch at {base}, the log ends at {self.end_offset}"
-        assert batch.leader_epoch >= self.last_epoch, f"batch of epoch {batch.leader_epoch}, the log is at {self.last_epoch}"
-        segment = self._active
+        if batch.base_offset != self.end_offset or batch.leader_epoch < self.last_epoch or batch.identity != self.identity:
+            raise not_due(batch, self.identity, self.end_offset, self.last_epoch)
+        segment, length = self._active, batch.length
         if segment is None or segment.fd < 0 or segment.index is None or is_full(segment, length, batch.max_timestamp_ms, self.config):
             segment = self._make_ready(batch)
         position = segment.size
@@ -97,6 +99,8 @@ class FileLog(SegmentedLog):
             FileLog.append(self, batches[0])  # one call, also where a subclass takes turns
             self._tail.clear()
             return
+        self._check_open()
+        check_due(batches, self.identity, self.end_offset, self.last_epoch)
         first = 0
         while first < len(batches):
             self._check_open()
@@ -119,12 +123,9 @@ class FileLog(SegmentedLog):
 
     def _append_group(self, segment: Segment, batches: Sequence[RecordBatch]) -> None:
         """Batches that fit into this segment, with one write."""
-        base, epoch, length = self.end_offset, self.last_epoch, 0
+        length = 0
         buffers: list[bytes | memoryview] = []
         for batch in batches:
-            assert batch.base_offset == base, f"batch at {batch.base_offset} where {base} is next"
-            assert batch.leader_epoch >= epoch, f"batch of epoch {batch.leader_epoch} after {epoch}"
-            base, epoch = batch.base_offset + batch.count, batch.leader_epoch
             length += batch.length
             buffers += (batch.front, batch.body)
         position = segment.size

@@ -20,7 +20,9 @@ from attrs import define, evolve
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
 from replog.log.base import JoinedSlice, StoredLog
+from replog.log.due import check_due, not_due
 from replog.log.files import OS
+from replog.log.given import check_settings
 from replog.log.loss import Life, gravest
 from replog.log.producers import ProducerTable
 from replog.log.recorded import is_flushed, recordable
@@ -61,6 +63,7 @@ class MemoryLog(StoredLog):
         start_offset: int = 0,
         fail_directory: Callable[[str], None] | None = None,
     ) -> None:
+        check_settings(config, limits)
         limits = limits or _LIMITS
         super().__init__(identity, config or TopicConfig(), limits.producers_max, start_offset)
         self._limits = limits
@@ -84,8 +87,8 @@ class MemoryLog(StoredLog):
         if self.full:
             raise LogFull(f"log {self.identity!r}: no space for {batch.length} bytes")
         base = batch.base_offset
-        assert base == self.end_offset, f"batch at {base}, the log ends at {self.end_offset}"
-        assert batch.leader_epoch >= self.last_epoch, f"batch of epoch {batch.leader_epoch}, the log is at {self.last_epoch}"
+        if base != self.end_offset or batch.leader_epoch < self.last_epoch or batch.identity != self.identity:
+            raise not_due(batch, self.identity, self.end_offset, self.last_epoch)
         segments, newest = self._segments, batch.max_timestamp_ms
         if not segments or is_full(segments[-1], batch.length, newest, self.config):
             segments.append(MemorySegment(base, base))
@@ -110,6 +113,8 @@ class MemoryLog(StoredLog):
         self._tail.add(batch)
 
     def append_many(self, batches: Sequence[RecordBatch]) -> None:
+        self._check_open()
+        check_due(batches, self.identity, self.end_offset, self.last_epoch)
         for batch in batches:
             self.append(batch)
             self._tail.clear()

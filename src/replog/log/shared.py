@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from replog.config import TopicConfig
 from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, ReplogError, UsageError
+from replog.log.given import check_batch, check_room, checked, whole
 from replog.log.log import FileLog
 from replog.log.recovery import LogState
 from replog.log.segmented import SegmentedLog
 from replog.log.storage import Storage
 from replog.model import PartitionId
-from replog.ports import Slice
+from replog.ports import FlushToken, Slice
 from replog.records import RecordBatch
 
 __all__ = ["SharedLog"]
@@ -23,7 +24,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _OWN: Final = (LogClosed, LogCorrupt, LogDamaged, LogFull)
 """What a log says of itself."""
-_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def _in_turn(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[SharedLog, P], R]:
@@ -88,14 +88,6 @@ def _all_or_damaged(change: Callable[Concatenate[Any, P], R]) -> Callable[Concat
     return changed
 
 
-def _checked(offset: int, name: str = "offset") -> int:
-    if not isinstance(offset, int) or isinstance(offset, bool):
-        raise UsageError(f"{name} is an int, not {offset!r:.120}")
-    if not 0 <= offset <= _OFFSET_MAX:
-        raise UsageError(f"{name} is 0 to {_OFFSET_MAX}, not {offset}")
-    return offset
-
-
 class SharedLog(FileLog):
     """What `Log.open` gives: a FileLog whose calls may come from any thread.
 
@@ -112,48 +104,75 @@ class SharedLog(FileLog):
         self._untold: ReplogError | None = None  # why the log could not be closed well when a call was over
 
     _append_inside = _whole(FileLog.append)
-    append = _apart(_append_inside)
-    append_many = _apart(_whole(FileLog.append_many))
+    _append = _apart(_append_inside)
+    _append_many = _apart(_whole(FileLog.append_many))
     enter_epoch = _apart(FileLog.enter_epoch)
     _retain = _apart(_all_or_damaged(FileLog.retain))
     _truncate_to = _apart(_all_or_damaged(FileLog.truncate_to))
     _reset_to = _apart(_all_or_damaged(FileLog.reset_to))
     _trim_to = _apart(_all_or_damaged(FileLog.trim_to))
     _batches_from = _in_turn(FileLog._batches_from)
-    group_floor = _in_turn(FileLog.group_floor)
-    offset_for_time = _in_turn(FileLog.offset_for_time)
-    retained_start = _in_turn(FileLog.retained_start)
+    _group_floor = _in_turn(FileLog.group_floor)
+    _offset_for_time = _in_turn(FileLog.offset_for_time)
+    _retained_start = _in_turn(FileLog.retained_start)
     flush = _in_turn(FileLog.flush)
-    flushed = _in_turn(FileLog.flushed)
+    _flushed = _in_turn(FileLog.flushed)
     forget_tail = _in_turn(FileLog.forget_tail)
 
     @_apart
     def _append_next(self, batch: RecordBatch) -> tuple[int, int]:
         base, epoch = self.end_offset, self.last_epoch
+        check_room(base, batch.count)
         batch.stamp(self.identity, base, epoch if epoch > 0 else 0)
         self._append_inside(batch)
         return base, base + batch.count - 1
 
+    def append(self, batch: RecordBatch) -> None:
+        check_batch(batch)
+        self._append(batch)
+
+    def append_many(self, batches: Sequence[RecordBatch]) -> None:
+        batches = list(batches)
+        for batch in batches:
+            check_batch(batch)
+        self._append_many(batches)
+
     @_in_turn
     def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        for name, value in (("offset", offset), ("limit", limit), ("max_bytes", max_bytes)):
+            whole(value, name)
         if offset < self.start_offset and offset < limit:
             raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
         return FileLog.read(self, offset, limit, max_bytes)
 
+    def group_floor(self, offset: int) -> int:
+        return self._group_floor(checked(offset))
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        return self._offset_for_time(whole(timestamp_ms, "timestamp_ms"))
+
+    def flushed(self, token: FlushToken) -> None:
+        if not isinstance(token, FlushToken):
+            raise UsageError(f"token is what flush() has returned, not {token!r:.120}")
+        self._flushed(token)
+
     def truncate_to(self, offset: int) -> None:
-        self._truncate_to(_checked(offset))
+        self._truncate_to(checked(offset))
 
     def reset_to(self, offset: int) -> None:
-        self._reset_to(_checked(offset))
+        self._reset_to(checked(offset))
 
     def trim_to(self, offset: int) -> int:
-        start = self._trim_to(_checked(offset))
+        start = self._trim_to(checked(offset))
         while self.is_trimming:
             self._trim_to(start)
         return start
 
+    def retained_start(self, wall_ms: int, limit: int) -> int:
+        return self._retained_start(checked(wall_ms, "wall_ms"), checked(limit, "limit"))
+
     def retain(self, wall_ms: int, limit: int) -> int:
-        start = self._retain(_checked(wall_ms, "wall_ms"), _checked(limit, "limit"))
+        start = self._retain(checked(wall_ms, "wall_ms"), checked(limit, "limit"))
         while self.is_trimming:
             self._trim_to(start)
         return start

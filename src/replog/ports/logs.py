@@ -166,8 +166,8 @@ class Log(ABC):
     """One copy of one partition: batches with dense offsets, an epoch table and a writer table that follow from them.
 
     Single-threaded: its owner calls it, nobody else (one that was opened alone has its callers take turns). Every error is one of LogFull
-    (nothing done, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed; of one that was opened
-    alone also UsageError, for a wrong argument.
+    (nothing done, heals by itself), LogDamaged (final for this log until it is reopened), LogCorrupt and LogClosed; and UsageError for a
+    batch that is not the next one and for an epoch that cannot be, of a log that was opened alone for any wrong argument.
     """
 
     identity: PartitionId
@@ -201,15 +201,20 @@ class Log(ABC):
 
     @abstractmethod
     def append(self, batch: RecordBatch) -> None:
-        """Store one stamped batch whose base offset is `end_offset` and whose epoch is not below the latest. All or nothing."""
+        """Store one batch that is stamped for this log, at `end_offset`, with an epoch not below the latest. All or nothing.
+
+        Raises UsageError for any other batch, naming what is due: nobody could read it.
+        """
 
     @abstractmethod
     def append_many(self, batches: Sequence[RecordBatch]) -> None:
-        """Store contiguous stamped batches with one write. All or nothing per batch: after an error a prefix may be stored."""
+        """Store contiguous stamped batches with one write. All or nothing per batch: after an error a prefix may be stored; but nothing
+        after a UsageError, for batches that are not the next ones of this log."""
 
     @abstractmethod
     def enter_epoch(self, epoch: int) -> None:
-        """Begin `epoch` at `end_offset`: a leader does so when elected, before its first append (KAFKA-7415).
+        """Begin `epoch` at `end_offset`: a leader does so when elected, before its first append (KAFKA-7415). UsageError for one below the
+        latest, or that no batch can bear (above 2**31 - 1).
 
         Kept in memory until the first batch of that epoch makes it a function of the log: a restarted leader must not
         lead the same epoch again, so nobody can ask for an epoch that left no record.

@@ -15,7 +15,7 @@ from errno import EMFILE
 import pytest
 
 from replog.config import TopicConfig
-from replog.errors import LogFull
+from replog.errors import LogFull, UsageError
 from replog.ports import Log, LogDirectory, Writer
 from replog.testing.log_directory_contract import LogDirectoryContract
 from replog.testing.log_samples import (
@@ -28,6 +28,7 @@ from replog.testing.log_samples import (
     batch_of,
     entries_of,
     flush,
+    refuses_what_is_not_next,
     shown,
     stored_batches,
 )
@@ -145,12 +146,8 @@ class LogContract(LogDirectoryContract):
 
     def test_a_batch_in_the_wrong_place_is_refused(self, log: Log) -> None:
         append(log, 2, epoch=3)
-        for base, epoch in ((0, 3), (1, 3), (3, 3), (2, 2)):
-            batch = batch_of(1)
-            batch.stamp(FIRST, base, epoch)
-            with pytest.raises(AssertionError):
-                log.append(batch)
-        assert log.end_offset == 2
+        refuses_what_is_not_next(log, 2, 3)
+        assert [b.end_offset for b in stored_batches(log)] == [2]
 
     def test_slices_are_released_any_number_of_times(self, log: Log) -> None:
         append(log, 2)
@@ -215,6 +212,9 @@ class LogContract(LogDirectoryContract):
         log.enter_epoch(5)  # nothing was written in epoch 4: it never was
         assert entries_of(log) == [(0, 0), (5, 2)]
         append(log, 1, epoch=5)
+        for epoch in (4, -1, 1 << 31, 10**5_000):
+            with pytest.raises(UsageError, match=r"epoch is 5 \(.*\) to 2147483647, not (4|-1|2147483648|a number of 16610 bits)$"):
+                log.enter_epoch(epoch)
         assert entries_of(log) == [(0, 0), (5, 2)]
 
     def test_the_last_five_batches_of_a_producer_are_known(self, log: Log) -> None:

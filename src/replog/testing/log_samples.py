@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, Protocol
 
+import pytest
+
 from replog.config import BrokerConfig, TopicConfig
+from replog.errors import UsageError
 from replog.marks import WriterMark, marked
 from replog.model import PartitionId
 from replog.ports import Log, LogDirectory
@@ -23,6 +28,7 @@ __all__ = [
     "batch_of",
     "entries_of",
     "flush",
+    "refuses_what_is_not_next",
     "shown",
     "stored_batches",
 ]
@@ -76,6 +82,32 @@ def append_group(
         log.append(batch)
         made.append(batch)
     return made
+
+
+def refuses_what_is_not_next(log: Log, end: int, epoch: int) -> None:
+    """A log that ends so takes no batch but the next one, alone or behind that, says what is due, and stores nothing."""
+
+    def stamped(identity: PartitionId | None, base: int, epoch: int) -> RecordBatch:
+        batch = batch_of(1)
+        if identity is not None:
+            batch.stamp(identity, base, epoch)
+        return batch
+
+    mine, other = log.identity, log.identity._replace(creation=log.identity.creation + 1)
+    for front in ([], [stamped(mine, end, epoch)]):
+        due = end + len(front)
+        for identity, base, of, why in (
+            *[(mine, base, epoch, f"is stamped for offset {base}; the next one begins at {due}") for base in (0, due - 1, due + 1)],
+            (mine, due, epoch - 1, f"is of leader epoch {epoch - 1}; the next one is of {epoch} at least"),
+            (other, due, epoch, f"is stamped for log {other!r}"),
+            (None, due, epoch, f"is not stamped; stamp(log.identity, {due}, {epoch}) makes it the next one"),
+        ):
+            wrong = stamped(identity, base, of)
+            calls = [partial(log.append_many, [*front, wrong, *rest]) for rest in ([], [wrong])]
+            for call in calls if front else [*calls, partial(log.append, wrong)]:
+                with pytest.raises(UsageError, match=re.escape(f"log {mine!r}: the batch {why}")):
+                    call()
+                assert log.end_offset == end
 
 
 def stored_batches(log: Log, offset: int | None = None, limit: int | None = None, max_bytes: int = 1 << 20) -> list[RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from replog.model import PartitionId
 from replog.ports import Log
 from replog.records import Record
 from replog.testing.disk import MemoryFs
+from replog.testing.log_samples import append, batch_of, refuses_what_is_not_next
 
 
 @pytest.fixture(params=["files", "memory"])
@@ -50,6 +52,82 @@ def test_what_is_no_offset(log: Any, offset: Any) -> None:
         with pytest.raises(UsageError, match=re.escape(f"offset is an int, not {offset!r}")):
             log.trim_to(offset)
     assert (log.start_offset, log.end_offset) == (0, 1)
+
+
+def test_a_batch_that_is_not_the_next_one_is_not_stored() -> None:
+    """One of another log was: the log could not be read from there on, and after a kill what was acknowledged behind it was gone."""
+    fs = MemoryFs()
+    with FileLog.open("/log", fs=fs) as log:
+        append(log, ["kept"], epoch=3)
+        refuses_what_is_not_next(log, 1, 3)
+        assert log.append_records(["acknowledged"]) == (1, 1)
+    with FileLog.open("/log", fs=fs) as log:
+        assert [record.text() for record in log.records()] == ["kept", "acknowledged"]
+
+
+def test_what_is_no_batch() -> None:
+    with FileLog.open("/log", fs=MemoryFs()) as log:
+        for call in (log.append, lambda given: log.append_many([given])):
+            with pytest.raises(UsageError, match="a log appends RecordBatches, not 'abc'; append_records makes one of values"):
+                call("abc")  # type: ignore[arg-type]
+        assert log.append_records(["a"]) == (0, 0)
+
+
+def test_a_log_ends_at_the_largest_offset(log: Any) -> None:
+    """An end that fits into no field was found out when the next append came."""
+    last = (1 << 63) - 1
+    log.reset_to(last - 2)
+    with pytest.raises(UsageError, match=f"the batch would end at offset {last + 1}; the largest one is {last}"):
+        log.append_records(["a", "b", "c"])
+    assert log.append_records(["a", "b"]) == (last - 2, last - 1)
+    with pytest.raises(UsageError, match=f"would end at offset {last + 1}"):
+        log.append_records(["c"])
+    if isinstance(log, FileLog):
+        beyond = batch_of(1)
+        beyond.stamp(log.identity, last, 0)
+        with pytest.raises(UsageError, match=f"would end at offset {last + 1}"):
+            log.append(beyond)
+    assert (log.end_offset, [record.text() for record in log.records()]) == (last, ["a", "b"])
+
+
+_WRONG = {
+    "offset is an int, not 'x'": lambda log: log.read("x", 1, 1),
+    "limit is an int, not 0.5": lambda log: log.read(0, 0.5, 1),
+    "max_bytes is an int, not None": lambda log: log.read(0, 1, None),
+    "offset is -1; the log starts at 0": lambda log: log.read(-1, 1, 1),
+    "timestamp_ms is an int, not True": lambda log: log.offset_for_time(True),
+    "wall_ms is an int, not 'x'": lambda log: log.retained_start("x", 1),
+    "limit is 0 to 9223372036854775807, not -1": lambda log: log.retained_start(1, -1),
+    "offset is an int, not []": lambda log: log.group_floor([]),
+    "offset is 0 to 9223372036854775807, not a number of 16610 bits": lambda log: log.group_floor(10**5_000),
+    "epoch is an int, not 'x'": lambda log: log.enter_epoch("x"),
+    "token is what flush() has returned, not None": lambda log: log.flushed(None),
+}
+
+
+@pytest.mark.parametrize(("why", "call"), _WRONG.items(), ids=_WRONG)
+def test_what_no_call_takes(why: str, call: Callable[[FileLog], object]) -> None:
+    with FileLog.open("/log", fs=MemoryFs()) as log:
+        log.append_records(["a"])
+        with pytest.raises(UsageError, match=f"^{re.escape(why)}$"):
+            call(log)
+        assert (log.start_offset, log.end_offset, log.last_epoch) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"config": {"flush": "ack"}}, "config is a TopicConfig, or None, not {'flush': 'ack'}; TopicConfig.from_mapping makes one"),
+        ({"limits": {}}, "limits is a BrokerConfig, or None, not {}; BrokerConfig.from_mapping makes one"),
+    ],
+)
+def test_settings_of_another_type(settings: dict[str, Any], why: str) -> None:
+    fs = MemoryFs()
+    with pytest.raises(UsageError, match=re.escape(why)):
+        FileLog.open("/log", fs=fs, **settings)
+    assert fs.listdir("/") == []
+    with pytest.raises(UsageError, match=re.escape(why)):
+        MemoryLog(PartitionId(bytes(16), 0, 0), **settings)
 
 
 def test_a_place_where_no_log_can_be(tmp_path: Path) -> None:

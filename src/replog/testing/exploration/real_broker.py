@@ -21,6 +21,7 @@ from replog.broker.fetching import Fetching
 from replog.broker.outsiders import forget_lives
 from replog.broker.proposals import Proposals
 from replog.broker.sessions import Sessions
+from replog.errors import UsageError
 from replog.messages import AlterIsrResult, Fetch, FetchedEntry, FetchEntry
 from replog.model import ACKS_LEADER
 from replog.partition.isr import PendingExpand, PendingShrink
@@ -171,7 +172,7 @@ class Brokers:
                     view = event[1]
                     self._hear(partition, brokers, view)
             partition.check()
-        except AssertionError as problem:
+        except (AssertionError, UsageError) as problem:  # a log refuses a batch that is not the next one
             return broker, (), f"S7: {problem}"
         if partition.leading is None or partition.leading.isr is not proposal:
             wish = ()
