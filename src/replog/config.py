@@ -153,6 +153,7 @@ def _known(cls: type, values: Mapping[str, Any], aliases: Mapping[str, str] | No
         raise UsageError(f"a configuration is a mapping of keys to values, not {values!r:.120}")
     names = [a.name for a in attrs.fields(cls)]
     known: dict[str, Any] = {}
+    given: dict[str, str] = {}
     for key, value in values.items():
         if not isinstance(key, str):
             raise UsageError(f"a configuration key is a str, not {key!r:.120}")
@@ -162,8 +163,8 @@ def _known(cls: type, values: Mapping[str, Any], aliases: Mapping[str, str] | No
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(sorted(names))}"
             raise UsageError(f"unknown configuration key {key!r}{hint}")
         if name in known:
-            raise UsageError(f"configuration key {name!r} is given twice (once as {key!r})")
-        known[name] = value
+            raise UsageError(f"configuration key {name!r} is given twice: as {given[name]!r} and as {key!r}, which are two names of it")
+        known[name], given[name] = value, key
     return known
 
 

@@ -114,6 +114,8 @@ def as_headers(headers: Iterable[tuple[str, bytes | str]] | None) -> Headers:
             if isinstance(pair, str):  # the key of a mapping, say: two letters are no name and value
                 raise TypeError
             name, value = pair
+            if type(value) is not bytes and not isinstance(value, bytes | str | bytearray | memoryview):
+                raise UsageError(f"the value of a header is bytes, or text for its UTF-8, not {type(value).__name__}")
             cell = as_bytes("header value", value)
             if not isinstance(name, str) or cell is None:
                 raise UsageError(f"a header is (str, bytes), not ({type(name).__name__}, {type(value).__name__})")

@@ -30,7 +30,7 @@ from replog.errors import UsageError
         ({"retention_ms": -1}, "retention_ms is -1; allowed are 1 to 9223372036854775807"),
         ({"unclean_leader_election": 1}, "unclean_leader_election is True or False, not 1"),
         ({"min_irs": 2}, "unknown configuration key 'min_irs'; did you mean 'min_isr'?"),
-        ({"min_isr": 2, "min_insync_replicas": 2}, "'min_isr' is given twice"),
+        ({"min_isr": 2, "min_insync_replicas": 2}, "'min_isr' is given twice: as 'min_isr' and as 'min_insync_replicas', which are"),
     ],
 )
 def test_a_bad_topic_value_is_named_with_its_limits(values: dict[str, object], message: str) -> None:

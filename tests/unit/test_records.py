@@ -79,8 +79,8 @@ def test_text_and_json() -> None:
         (lambda: Record(1), "a value is bytes, str or None, not int"),  # type: ignore[arg-type]
         (lambda: Record("x", key=1.5), "a key is bytes, str or None, not float"),  # type: ignore[arg-type]
         (lambda: Record("\ud800"), "a value is not valid Unicode"),
-        (lambda: Record("x", headers=[("a", 1)]), "a header value is bytes, str or None, not int"),  # type: ignore[list-item]
-        (lambda: Record("x", headers=[("a", None)]), r"a header is \(str, bytes\), not \(str, NoneType\)"),  # type: ignore[list-item]
+        (lambda: Record("x", headers=[("a", 1)]), "the value of a header is bytes, or text for its UTF-8, not int"),  # type: ignore[list-item]
+        (lambda: Record("x", headers=[("a", None)]), "the value of a header is bytes, or text for its UTF-8, not NoneType"),  # type: ignore[list-item]
         (lambda: Record("x", headers=[(b"a", b"")]), r"a header is \(str, bytes\), not \(bytes, bytes\)"),  # type: ignore[list-item]
         (lambda: Record("x", headers=[("\ud800", b"")]), "a header name is not valid Unicode"),
         (lambda: Record("x", headers=5), "headers are a list"),  # type: ignore[arg-type]

@@ -51,6 +51,12 @@ class _Unknown(_Refused):
     """The store does not say which cluster it belongs to, or no more."""
 
 
+def _at(there: layout.Registration) -> str:
+    """Where whoever is registered is reached, as far as it has said so: a process to look for."""
+    endpoints = ", ".join(filter(None, there.endpoints))
+    return f" at {endpoints}" if endpoints else ""
+
+
 class Membership:
     """Registers `broker_id`, keeps it registered, and tells the broker and the controller of its process (`Registered`).
 
@@ -242,13 +248,13 @@ class Membership:
         assert there is not None
         if there.directory_id != self._registration.directory_id:
             raise _Occupied(
-                f"broker id {self._broker_id} is registered by a live broker with directory {there.directory_id or '?'}; "
+                f"broker id {self._broker_id} is registered by a live broker with directory {there.directory_id or '?'}{_at(there)}; "
                 f"this one has directory {self._registration.directory_id}"
             )
         if 0 <= self._last_epoch < found.created:  # whoever came before us is dead, but this one came after us
             raise _Occupied(
                 f"broker id {self._broker_id} has been registered by another process, which has a copy of this data directory "
-                f"({there.directory_id}): only one of them may run"
+                f"({there.directory_id}{_at(there)}): only one of them may run"
             )
         self._event("registration_taken_over", broker_epoch=found.created)
         # `created`: what a former life still had on its way replaces the same node, and not ours.

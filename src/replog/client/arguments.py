@@ -28,6 +28,7 @@ __all__ = [
     "checked_records",
     "merged_config",
     "parse_acks",
+    "parse_place",
     "parse_position",
     "shown",
 ]
@@ -73,6 +74,16 @@ def parse_position(position: object, name: str = "position") -> tuple[int | None
     if isinstance(position, int) and not isinstance(position, bool):
         return check_count(name, position, 0), None
     raise UsageError(f'{name} is {position!r}; allowed are an offset (int), "earliest", "latest" or a datetime')
+
+
+def parse_place(place: object, name: str) -> int:
+    """What to ask the leader for: as `parse_position`, without an offset, which nobody need be asked for."""
+    if isinstance(place, datetime) or place == "earliest" or place == "latest":
+        wanted = parse_position(place, name)[1]
+        assert wanted is not None
+        return wanted
+    given = shown(place) if isinstance(place, int) and not isinstance(place, bool) else repr(place)
+    raise UsageError(f'{name} is {given}; allowed are "earliest", "latest" or a datetime')
 
 
 def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> int:

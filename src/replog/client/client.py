@@ -23,6 +23,7 @@ from replog.client.arguments import (
     checked_records,
     merged_config,
     parse_acks,
+    parse_place,
     parse_position,
 )
 from replog.client.batches import Batch, afresh
@@ -375,10 +376,7 @@ class Client(Administration, Staging):
         """
         topic = check_topic_name(topic)
         partition = check_partition_number(partition)
-        offset, wanted = parse_position(at, "at")
-        if wanted is None:
-            raise UsageError(f'at is {offset}; allowed are "earliest", "latest" or a datetime')
-        listed: ListedOffset = self._do(OffsetOp(topic, partition, wanted, self._deadline(timeout_s)))
+        listed: ListedOffset = self._do(OffsetOp(topic, partition, parse_place(at, "at"), self._deadline(timeout_s)))
         return listed.offset if listed.offset >= 0 else None
 
     def consumer(self, *topics: str, partitions: Iterable[int] | None = None, start: Position = "latest") -> Consumer:

@@ -51,10 +51,10 @@ class FollowersOp(PartitionOp):
         return Admin(self.request, "followers", {"partitions": names})
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
-        """What the leader knows; another one is asked if it does not lead any more."""
+        """What the leader knows; another one is asked if it does not lead any more. What is not allowed, the broker says itself."""
         if not isinstance(answer, AdminAnswer):
             return Code.UNKNOWN_SERVER_ERROR
-        if answer.error == Code.INVALID_REQUEST:
+        if answer.error in (Code.INVALID_REQUEST, Code.TOPIC_AUTHORIZATION_FAILED):
             self.fail(rejection(answer.error, answer.message))
         elif answer.error != Code.NONE:
             return answer.error

@@ -18,6 +18,7 @@ from replog.client.view import Place
 from replog.errors import Code
 from replog.messages import FetchedEntry, ListedOffset, ListedOffsets, ListOffsets, ListOffsetsEntry
 from replog.model import Address
+from replog.security.roles import DESCRIBE, READ
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -38,6 +39,7 @@ class OffsetOp(FetchOp):
         super().__init__(topic, partition, 0, max_bytes=1, wait_ms=0, deadline_ms=deadline_ms)  # of any size, one batch is sent
         self.what = "an offset"
         self.at = at
+        self.action = READ if at >= 0 else DESCRIBE  # the time of a record is read
         self.latest = -1
         """The high watermark at the moment in which the leader looked for the time; -1: no time was asked for."""
         self._listed: ListedOffset | None = None

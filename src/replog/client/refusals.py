@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from replog.config import BrokerConfig
-from replog.errors import Code, Rejected, rejection
+from replog.errors import Code, Rejected, ReplogError, rejection
+from replog.security.roles import WRITE
 
-__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER", "batch_refused", "batch_too_large"]
+__all__ = ["GO_BACK", "NOT_STORED", "SAME_LEADER", "batch_refused", "batch_too_large", "denied"]
 
 _RECORDS_MAX: Final = BrokerConfig().batch_records_max
 
@@ -62,9 +63,18 @@ def batch_too_large(length: int, records: int, limit: int, topic: str, partition
     return rejection(Code.MESSAGE_TOO_LARGE, text, topic=topic, partition=partition)
 
 
-def batch_refused(code: int, records: int, topic: str, partition: int) -> Rejected:
+def denied(error: ReplogError, action: str) -> ReplogError:
+    """The same error; if it is that this client may not do this with this topic, one that says so: of it a broker sends the code alone."""
+    if not isinstance(error, Rejected) or error.code != Code.TOPIC_AUTHORIZATION_FAILED:
+        return error
+    where = {"topic": error.topic, "partition": error.partition, "broker": error.broker}
+    text = f"this client may not {action} topic {error.topic!r}: the brokers' authorizer does not allow that to whom it has proven to be"
+    return rejection(error.code, text, **where)
+
+
+def batch_refused(code: int, records: int, topic: str, partition: int) -> ReplogError:
     """The error for a batch that its leader has refused for good."""
     text = ""
     if code == Code.INVALID_RECORD:  # a broker says no more; of what its clients encode it is the number of records that it refuses
         text = f"its leader refused a batch of {records} records; a broker takes at most batch_records_max, by default {_RECORDS_MAX}"
-    return rejection(code, text, topic=topic, partition=partition)
+    return denied(rejection(code, text, topic=topic, partition=partition), WRITE)

@@ -12,7 +12,17 @@ from typing import Any, Final
 from replog.errors import UsageError
 from replog.ports import Check, Create, Delete, Op, Put
 
-__all__ = ["PATH_CHARACTERS_MAX", "ROOT", "VALUE_BYTES_MAX", "check_ops", "check_path", "name_of", "parent_of", "too_large"]
+__all__ = [
+    "PATH_CHARACTERS_MAX",
+    "ROOT",
+    "VALUE_BYTES_MAX",
+    "check_ops",
+    "check_path",
+    "check_sequence",
+    "name_of",
+    "parent_of",
+    "too_large",
+]
 
 ROOT: Final = "/"
 PATH_CHARACTERS_MAX: Final = 1_024
@@ -53,8 +63,15 @@ def _check_version(op: Any, low: int) -> None:
         raise UsageError(f"{op!r}: a version is an int from {low}, or None")
 
 
+def check_sequence(given: object, wanted: str) -> None:
+    """UsageError, which says what is `wanted`, for what is no list: a single one, say."""
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise UsageError(f"{wanted}, not {given!r:.120}")
+
+
 def check_ops(ops: Sequence[Op], ops_max: int) -> None:
-    """UsageError unless every operation is well formed and there are at most `ops_max`."""
+    """UsageError unless it is a list, every operation is well formed and there are at most `ops_max`."""
+    check_sequence(ops, "a transaction is a list of operations")
     if len(ops) > ops_max:
         raise UsageError(f"a transaction of {len(ops)} operations; allowed are {ops_max}")
     for op in ops:

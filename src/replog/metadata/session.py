@@ -8,7 +8,7 @@ from typing import Literal, Protocol, Self
 
 from replog.errors import ReplogError, UsageError
 from replog.metadata.forks import ForkGuard
-from replog.metadata.paths import check_ops, check_path, too_large
+from replog.metadata.paths import check_ops, check_path, check_sequence, too_large
 from replog.metadata.watches import Watches
 from replog.ports import MetadataStore, Op, SessionLost, SessionState, Versioned
 
@@ -88,6 +88,7 @@ class TreeSession(MetadataStore):
     def commit_each(self, batches: Sequence[Sequence[Op]]) -> Results:
         """Independent transactions. UsageError, with nothing applied, if any of them is malformed; too large is a result of its own."""
         self._alive()
+        check_sequence(batches, "commit_each takes a list of lists of operations")
         for ops in batches:
             check_ops(ops, self.commit_ops_max)
         refused = [too_large(ops) for ops in batches]

@@ -200,10 +200,10 @@ def test_roles_and_rules_of_a_whole_cluster(tmp_path: Path, caplog: pytest.LogCa
         shop.append("orders", 0, ["one"])
         with shop.producer() as producer:
             producer.send("orders", "two").result()
-        with pytest.raises(TopicAuthorizationFailed):
+        with pytest.raises(TopicAuthorizationFailed, match="this client may not read topic 'orders'"):
             list(shop.read("orders"))
         assert [record.text() for record in bills.read("orders")] == ["one", "two"]
-        with pytest.raises(TopicAuthorizationFailed):
+        with pytest.raises(TopicAuthorizationFailed, match="this client may not write topic 'orders'"):
             bills.append("orders", 0, ["no"])
         with pytest.raises(UnknownTopicOrPartition):
             shop.append("bills", 0, ["hidden"], timeout_s=5)

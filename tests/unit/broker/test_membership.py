@@ -177,10 +177,18 @@ def test_another_directory_with_this_id_is_refused_while_the_first_lives():
     assert second.epoch == -1
     assert DIRECTORY in (second.member.refused or "")
     assert "broker id 1" in second.member.refused
+    assert f"by a live broker with directory {DIRECTORY} at tcp://127.0.0.1:9; this one" in second.member.refused, "where to look for it"
     assert second.member.is_occupied
     assert created(store) == first.epoch
     assert second.advance(100_000).commits == 0
     assert [e.name for e in second.events] == ["membership_refused"]
+
+
+def test_who_is_reached_nowhere_is_named_by_its_directory_alone():
+    store = MemoryStore()
+    Stepper(store, endpoints=("",)).run()
+    second = Stepper(store, directory_id="e" * 32, seed=2).run()
+    assert f"by a live broker with directory {DIRECTORY}; this one" in (second.member.refused or "")
 
 
 def test_the_same_directory_takes_a_live_registration_over_with_a_new_epoch():
@@ -210,7 +218,7 @@ def test_who_is_taken_over_while_it_lives_has_been_copied_and_does_not_take_back
         first.hear_watches()
         copy.hear_watches()
         assert (first.epoch, copy.epoch) == (-1, created(store))
-    assert "another process, which has a copy of this data directory" in first.member.refused
+    assert f"another process, which has a copy of this data directory ({DIRECTORY} at tcp://127.0.0.1:9):" in first.member.refused
     assert first.member.is_occupied
     assert copy.member.refused is None
     copy.session.expire()

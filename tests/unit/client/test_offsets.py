@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import FakeCluster, FakePartition, make
 
-from replog.errors import Code, CorruptMessage, TopicAuthorizationFailed
-from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffset, ListOffsets
+from replog.errors import Code, CorruptMessage, TopicAuthorizationFailed, UsageError
+from replog.messages import Fetch, Fetched, FetchedEntry, ListedOffset, ListedOffsets, ListOffsets
 from replog.ports import MemorySlice
 from replog.records import Record, RecordBatch, encode_records
 
@@ -219,5 +219,33 @@ def test_who_may_not_read_is_told_no_offset_of_a_time() -> None:
 
     asked_of(cluster, refuse)
     assert client.offset("t", 0, "latest") == 2
-    with pytest.raises(TopicAuthorizationFailed):
+    with pytest.raises(TopicAuthorizationFailed, match="t-0: this client may not read topic 't': the brokers' authorizer does not") as no:
         client.offset("t", 0, at(6))
+    assert (no.value.topic, no.value.partition, no.value.broker) == ("t", 0, 1)
+    with pytest.raises(TopicAuthorizationFailed, match="this client may not read topic 't'"):
+        next(client.read("t"))
+
+
+def test_who_may_not_describe_is_told_so() -> None:
+    cluster, _, client = make({"t": 1})
+
+    def refuse(message: Any, broker: int) -> Any:
+        if not isinstance(message, ListOffsets):
+            return None
+        found = [ListedOffset(entry.partition, Code.TOPIC_AUTHORIZATION_FAILED) for entry in message.entries]
+        return [ListedOffsets(message.request, found)]
+
+    asked_of(cluster, refuse)
+    for what, action in (("earliest", "describe"), ("latest", "describe"), (at(0), "read")):
+        with pytest.raises(TopicAuthorizationFailed, match=f"this client may not {action} topic 't'"):
+            client.offset("t", 0, what)
+
+
+def test_what_is_no_place_to_ask_for() -> None:
+    """It said that an offset is allowed, to whom gave something else."""
+    _, _, client = make({"t": 1})
+    wrong: list[tuple[Any, str]] = [("end", "'end'"), (0, "0"), (True, "True"), (None, "None"), ([], "[]")]
+    for given, shown in [*wrong, (10**5_000, "(a number of 16610 bits)")]:
+        with pytest.raises(UsageError) as refused:
+            client.offset("t", 0, given)
+        assert str(refused.value) == f'at is {shown}; allowed are "earliest", "latest" or a datetime'

@@ -19,7 +19,17 @@ from replog.client import producer as producing
 from replog.client.delivery import Delivery
 from replog.client.partitioner import crc32_partition, murmur2_partition
 from replog.client.producer import Producer
-from replog.errors import Code, InvalidRecord, MessageTooLarge, ReplogError, TimedOut, Unavailable, UnknownTopicOrPartition, UsageError
+from replog.errors import (
+    Code,
+    InvalidRecord,
+    MessageTooLarge,
+    ReplogError,
+    TimedOut,
+    TopicAuthorizationFailed,
+    Unavailable,
+    UnknownTopicOrPartition,
+    UsageError,
+)
 from replog.messages import Metadata, Produce, Produced, ProducedEntry
 
 SENDS: dict[str, Callable[[Producer, bytes], object]] = {
@@ -89,6 +99,18 @@ def test_a_record_that_comes_when_its_partition_is_refused_takes_no_room_for_eve
     assert second.done()
     assert writer.buffered == 0
     assert b"y" * 40 in everything(cluster)
+
+
+def test_who_may_not_write_is_told_so() -> None:
+    cluster, _, client = make({"t": 1})
+    cluster.override = lambda message, broker: (
+        [Produced([ProducedEntry(entry.request, Code.TOPIC_AUTHORIZATION_FAILED) for entry in message.entries])]
+        if isinstance(message, Produce)
+        else None
+    )
+    for call in (lambda: client.append("t", 0, ["no"]), lambda: client.producer().send("t", "no").result()):
+        with pytest.raises(TopicAuthorizationFailed, match="t-0: this client may not write topic 't': the brokers' authorizer does not"):
+            call()
 
 
 def test_failures_that_nobody_asks_for_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,7 @@ def test_everything_else_is_final_and_says_where(name: str, code: int) -> None:
         called(name, desk, client)
     assert len(desk.asked) == 1
     assert (caught.value.topic, caught.value.partition, caught.value.broker) == ("t", 0, 1)  # type: ignore[attr-defined]
+    assert ("this client may not write topic 't'" in str(caught.value)) == (code == Code.TOPIC_AUTHORIZATION_FAILED)
 
 
 DOUBT = [0, Code.REQUEST_TIMED_OUT, Code.NOT_LEADER_OR_FOLLOWER, Code.STORAGE_ERROR, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND]

@@ -15,6 +15,19 @@ def test_each_store_is_a_tree_of_its_own() -> None:
     assert two.read("/a") is None
 
 
+def test_what_is_no_list_of_operations_is_refused() -> None:
+    """One that was put into no list ended in a TypeError that said nothing of lists."""
+    store, single = MemoryStore(), Create("/a", b"")
+    for no_list in (single, "/a", iter([single])):
+        with pytest.raises(UsageError, match=r"^a transaction is a list of operations, not "):
+            store.commit(no_list)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"^a transaction is a list of operations, not "):
+            store.commit_each([[Create("/b", b"")], no_list])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match=r"^commit_each takes a list of lists of operations, not Create\("):
+        store.commit_each(single)  # type: ignore[arg-type]
+    assert store.list("/") == []
+
+
 def test_a_lost_session_can_open_another_one() -> None:
     store = MemoryStore()
     store.commit([Create("/kept", b"")])
