@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 from replog.client.operations import AT_EARLIEST, AT_LATEST
-from replog.config import SCATTERED_KEYS_MAX, check_partition_number
+from replog.config import SCATTERED_KEYS_MAX, TopicConfig, check_partition_number
 from replog.errors import Code, UsageError, rejection
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from replog.payload import as_bytes, check_rows
@@ -139,10 +139,10 @@ def checked_assignment(assignment: object) -> dict[int, list[int]]:
 
 
 def merged_config(config: object, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """A topic's configuration from a mapping (or None) and keywords, which override it."""
+    """A topic's configuration from a mapping (or None) and keywords, which override it, by whichever of its names a key is given."""
     if config is not None and not isinstance(config, Mapping):
         raise UsageError(f"config is a mapping of configuration keys to values, not {config!r}")
-    return {_plain(key): _plain(value) for key, value in {**(config or {}), **keys}.items()}
+    return {_plain(key): _plain(value) for key, value in {**TopicConfig.named(config or {}), **TopicConfig.named(keys)}.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fake import make
 
-from replog.client.arguments import check_broker_id, check_count, check_timeout, parse_position
+from replog.client.arguments import check_broker_id, check_count, check_timeout, merged_config, parse_position
 from replog.client.client import Client
 from replog.codec import encode
 from replog.config import check_partition_number, check_topic_name
@@ -137,6 +137,18 @@ def test_what_cannot_be_called_is_no_callback() -> None:
         assert delivery.result().offset == 0
         with pytest.raises(UsageError, match="None cannot be called"):
             delivery.add_done_callback(nothing)
+
+
+@pytest.mark.parametrize(
+    ("config", "keys", "expected"),
+    [
+        ({"min_insync_replicas": 1, "flush": "ack"}, {"min_isr": 2}, {"min_isr": 2, "flush": "ack"}),
+        ({"min_isr": 1}, {"min_insync_replicas": 2}, {"min_isr": 2}),
+        (None, {"max_message_bytes": 2_000}, {"max_batch_bytes": 2_000}),
+    ],
+)
+def test_a_keyword_overrides_the_key_whichever_of_its_names_is_said(config: Any, keys: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert merged_config(config, keys) == expected
 
 
 class Name(StrEnum):
