@@ -38,7 +38,7 @@ def notice() -> bytes:
     """The frame that makes a broker one of three that have the partitions; broker 1 leads them."""
     config, state, assignment = TopicConfig(min_isr=2), PartitionState(1, 1, COPIES), Assignment(COPIES)
     entries = [PartitionNotice(PartitionId(bytes(16), n, 0), "t", state, assignment, config) for n in range(PARTITIONS)]
-    return b"".join(encode(LeaderAndIsr(1, 1, 1, 0, True, 600_000, entries)))
+    return b"".join(encode(LeaderAndIsr(1, 1, 1, 0, True, 600_000, entries, as_of=0)))
 
 
 def seated(broker_id: int, folder: Path, stack: ExitStack) -> Broker:

@@ -32,7 +32,7 @@ class Follower:
     def follow(self, leader: int, epoch: int) -> None:
         state = PartitionState(leader=leader, leader_epoch=epoch, isr=(1, 2, 3), partition_epoch=epoch)
         notice = PartitionNotice(PID, "t", state, Assignment((1, 2, 3)), TopicConfig(min_isr=2))
-        self._hear(1, LeaderAndIsr(1, 1, 2, epoch, epoch == 1, 1_000, [notice]))
+        self._hear(1, LeaderAndIsr(1, 1, 2, epoch, epoch == 1, 1_000, [notice], as_of=epoch))
 
     def answer(self, leader: int, **told: Any) -> Fetched:
         """Answer its last fetch."""

@@ -139,7 +139,7 @@ def test_what_thousands_of_partitions_have_in_common_is_there_once() -> None:
     other = m.PartitionNotice(
         PartitionId(b"u" * 16, 0, 0), "others", PartitionState(1, 0, (2, 1)), Assignment((2, 1)), TopicConfig(min_isr=1)
     )
-    message = m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, [*entries, other])
+    message = m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, [*entries, other], as_of=0)
     read = decode(frame_of(message))
     assert read == message
     first, *same = read.entries[:3]
@@ -158,7 +158,7 @@ def test_a_configuration_that_only_equals_one_before_it_is_judged_by_itself() ->
     state = PartitionState(1, 0, (1,))
     notices = [m.PartitionNotice(PartitionId(b"t" * 16, 0, 0), "t", state, Assignment((1,)), one) for one in (config, strange)]
     with pytest.raises(CodecError, match="min_isr"):
-        decode(frame_of(m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, notices)))
+        decode(frame_of(m.LeaderAndIsr(1, 1, 1, 0, True, 600_000, notices, as_of=0)))
 
 
 def test_values_that_collide_in_a_dict_cost_no_more_than_others() -> None:

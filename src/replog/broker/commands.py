@@ -15,10 +15,13 @@ __all__ = ["TOPIC_DELETED", "Commands"]
 TOPIC_DELETED = -2
 """Leader epoch of a StopEntry that comes from the deletion of the topic: no replica is newer (KIP-570)."""
 
+_NEVER = (-1, -1, -1)
 _STOPS_REMEMBERED = 10_000
 _STOPS_KEPT_MS = 60_000
 """So long at least a stop is remembered: far longer than an older command can be on its way (a connection in doubt is given up)."""
 
+Mark = tuple[int, int, int]
+"""Controller epoch, broker epoch, and what was said before: orders commands by when they were made."""
 PutAway = Callable[[list[PartitionId]], int]
 """Puts copies away, all at once; the code of what has gone wrong."""
 
@@ -38,17 +41,19 @@ class Commands:
         self.controller_epoch = -1
         self.controller: int | None = None
         self._applied = Applied()
-        self.unmade: dict[PartitionId, tuple[int, int]] = {}
-        """Copies that cannot be made because the directory has failed, and the newest notice that asked for each."""
+        self.unmade: dict[PartitionId, Mark] = {}
+        """Copies that cannot be made because the directory has failed, and as of when each was asked for."""
         self.problem = ""
         """Why not."""
-        self._stopped: dict[PartitionId, tuple[int, int]] = {}
+        self._stopped: dict[PartitionId, Mark] = {}
         """Copies taken away, and by which notice: an older command must not bring them back (P-69b)."""
-        self._aging: dict[PartitionId, tuple[int, int]] = {}
+        self._aging: dict[PartitionId, Mark] = {}
         """Those of them that are to be forgotten next."""
         self._age_ms = 0
-        self._named: dict[PartitionId, tuple[int, int]] = {}
+        self._named: dict[PartitionId, Mark] = {}
         """The newest notice that named each copy: an older complete one proves nothing by leaving it out (P-62)."""
+        self._complete = _NEVER
+        """Of the newest complete notice that was not partial: a copy that an older one names and this one did not was not wanted then."""
 
     @property
     def notice(self) -> int:
@@ -78,12 +83,13 @@ class Commands:
         return Code.NONE
 
     def registered(self, broker_epoch: int) -> None:
-        """A new life: notices for the earlier one no longer count."""
+        """A new life: notices for the earlier one no longer count. Some for this one may have come already, and older ones may follow."""
         self.broker_epoch = broker_epoch
         self._applied = Applied()
-        self._stopped.clear()  # numbers start again with each life
-        self._aging.clear()
-        self._named.clear()
+        self._stopped, self._aging, self._named = (
+            {identity: mark for identity, mark in marks.items() if mark[1] >= broker_epoch}
+            for marks in (self._stopped, self._aging, self._named)
+        )
         self.unmade.clear()  # its complete notice asks again for those that are still wanted
 
     def age(self, now_ms: int) -> None:
@@ -117,9 +123,9 @@ class Commands:
             answer.controller_epoch = self.controller_epoch
             return answer
         mark = _mark(message)
-        # A copy of an older notice may come later: it must not bring back an older configuration under the same partition epoch.
+        # An older notice may come later: it must bring back neither a copy that went, here or not, nor an older configuration.
         entries = [entry for entry in message.entries if self._named.get(entry.partition, mark) <= mark]
-        entries = [entry for entry in entries if self._stopped.get(entry.partition, (-1, -1)) < mark]
+        entries = [entry for entry in entries if self._stopped.get(entry.partition, _NEVER) < mark and mark >= self._complete]
         altered = self._create([entry for entry in entries if self._alters_flush(entry) and not refusal(entry)])
         failed = altered | self._create([entry for entry in entries if self._directory.get(entry.partition) is None])
         for entry in entries:
@@ -144,7 +150,8 @@ class Commands:
             if not message.is_partial:
                 for identity in [one for one in self.unmade if one not in named]:
                     self._wanted_no_more(identity, mark)
-                # Sent again, the notice leaves out what was deleted meanwhile; an earlier copy of it may come after this one.
+                self._complete = max(mark, self._complete)
+                # A topic that is being deleted is left out without more to say of it: an earlier copy of this notice is as old.
                 self._remember_stops(answer.strays, mark)
         if message.complete or all(error != Code.LOG_DIRECTORY_FULL for _, error in answer.errors):
             self._applied.note(message.notice, complete=message.complete)
@@ -169,7 +176,7 @@ class Commands:
                 why = Code.STORAGE_ERROR
         return {entry.partition: why for entry in entries} if why else {}
 
-    def _wanted_no_more(self, identity: PartitionId, mark: tuple[int, int]) -> None:
+    def _wanted_no_more(self, identity: PartitionId, mark: Mark) -> None:
         """By a command: unless a newer one has asked for this copy."""
         if self.unmade.get(identity, mark) <= mark:
             self.unmade.pop(identity, None)
@@ -205,13 +212,13 @@ class Commands:
         self._applied.note(message.notice, complete=False)
         return answer
 
-    def _remember_stops(self, identities: list[PartitionId], mark: tuple[int, int]) -> None:
+    def _remember_stops(self, identities: list[PartitionId], mark: Mark) -> None:
         for identity in identities:
             self._stopped[identity] = max(mark, self._stopped.pop(identity, mark))
         while len(self._stopped) > _STOPS_REMEMBERED:
             del self._stopped[next(iter(self._stopped))]
 
 
-def _mark(message: LeaderAndIsr | StopReplica) -> tuple[int, int]:
-    """What orders commands by when they were made: the number of a notice does not, for it is sent again with what is true then."""
-    return message.controller_epoch, message.as_of if message.as_of >= 0 else message.notice
+def _mark(message: LeaderAndIsr | StopReplica) -> Mark:
+    """The number of a notice orders nothing: it is sent again under that with what is true then."""
+    return message.controller_epoch, message.broker_epoch, message.as_of

@@ -479,10 +479,10 @@ class Outboxes:
         assert notice is not None
         head = (self._controller_id, self._controller_epoch, box.broker_epoch, number)
         if notice.is_stop:
-            return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)], box.as_of)
+            return StopReplica(*head, [notice.stops[key] for key in sorted(notice.stops)], as_of=box.as_of)
         found = {key: self._look(key) for key in sorted(notice.keys)}
         notice.unsaid.update(key for key, entry in found.items() if entry is None)
         entries = [entry for entry in found.values() if entry is not None]
         box.is_blind = box.is_blind or (notice.complete and self._hidden().hides_copies)
         is_partial = notice.complete and bool(self._hidden().topics)
-        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, is_partial, box.as_of)
+        return LeaderAndIsr(*head, notice.complete, self._ack_timeout_ms, entries, is_partial, as_of=box.as_of)

@@ -150,7 +150,7 @@ class LeaderAndIsr:
     ack_timeout_ms: int
     entries: list[PartitionNotice]
     is_partial: bool = False
-    as_of: int = -1
+    as_of: int = field(kw_only=True)
 
 
 @define
@@ -181,7 +181,7 @@ class StopReplica:
     broker_epoch: int
     notice: int
     entries: list[StopEntry]
-    as_of: int = -1
+    as_of: int = field(kw_only=True)
     """As that of a LeaderAndIsr."""
 
 

@@ -338,7 +338,7 @@ def test_somebody_who_speaks_in_the_name_of_a_broker(victim: Victim, name: int) 
     before = victim.client.describe(TOPIC).partitions
     isr = m.AlterIsr(1, name, 1, [m.AlterIsrEntry(victim.partition, 0, 0, [(99, 1)])])
     told: list[tuple[Any, int]] = [(isr, TO_CONTROLLER), (fetch(1, victim.partition, replica=name), 0)]
-    told += [(m.LeaderAndIsr(name, FAR, FAR, 1, True, 1, []), FROM_CONTROLLER), (m.Heartbeat(name, 1, 1, 1), TO_CONTROLLER)]
+    told += [(m.LeaderAndIsr(name, FAR, FAR, 1, True, 1, [], as_of=1), FROM_CONTROLLER), (m.Heartbeat(name, 1, 1, 1), TO_CONTROLLER)]
     for message, route in told:
         with Stranger(victim.process.endpoint).hello(
             role="broker", broker_id=99, cluster_id=victim.process.cluster_id, lane=0 if route else 1

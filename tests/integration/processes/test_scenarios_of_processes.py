@@ -115,10 +115,11 @@ def test_p60_a_controller_that_stood_still(hasty: Life) -> None:
     cluster = hasty.processes[y].cluster_id
     with Stranger(hasty.processes[y].endpoint).hello(role="broker", broker_id=99, cluster_id=cluster, lane=0) as zombie:
         life = hasty.store.broker_epoch(y)
-        zombie.command(m.StopReplica(99, seat.controller_epoch, life, 1_000_000, [m.StopEntry(partition, before.leader_epoch, True)]))
+        stop = m.StopEntry(partition, before.leader_epoch, True)
+        zombie.command(m.StopReplica(99, seat.controller_epoch, life, 1_000_000, [stop], as_of=1_000_000))
         refused = zombie.read_until(lambda message: type(message) is m.StopReplicaAnswer)
         assert (refused.error, refused.controller_epoch) == (Code.STALE_CONTROLLER_EPOCH, later.controller_epoch)
-        zombie.command(m.LeaderAndIsr(99, seat.controller_epoch, life, 1_000_001, True, 1_000, []))
+        zombie.command(m.LeaderAndIsr(99, seat.controller_epoch, life, 1_000_001, True, 1_000, [], as_of=1_000_001))
         refused = zombie.read_until(lambda message: type(message) is m.LeaderAndIsrAnswer)
         assert (refused.error, refused.controller_epoch) == (Code.STALE_CONTROLLER_EPOCH, later.controller_epoch)
     hasty.all_hold(topic, "m0")
@@ -205,7 +206,7 @@ def test_p67_a_command_for_an_earlier_life(patient: Life) -> None:
     one = patient.processes[victim]
     with Stranger(one.endpoint).hello(role="broker", broker_id=99, cluster_id=one.cluster_id, lane=0) as controller:
         entry = m.StopEntry(partition, patient.store.state(topic).leader_epoch, True)
-        controller.command(m.StopReplica(99, seat.controller_epoch, epoch, 1_000_000, [entry]))
+        controller.command(m.StopReplica(99, seat.controller_epoch, epoch, 1_000_000, [entry], as_of=1_000_000))
         answer = controller.read_until(lambda message: type(message) is m.StopReplicaAnswer)
         assert (answer.error, answer.broker_epoch) == (Code.STALE_BROKER_EPOCH, life)
     patient.in_sync(topic)

@@ -78,7 +78,7 @@ def test_s8_a_leader_goes_back() -> None:
 
 def leader_and_isr(controller_epoch: int = 1, broker_epoch: int = 1, **state: int) -> LeaderAndIsr:
     notice = PartitionNotice(PID, "t", evolve(STATE, **state), Assignment((1, 2, 3)), TopicConfig(min_isr=2))
-    return LeaderAndIsr(2, controller_epoch, broker_epoch, 0, False, 1_000, [notice])
+    return LeaderAndIsr(2, controller_epoch, broker_epoch, 0, False, 1_000, [notice], as_of=0)
 
 
 def fetch(leader_epoch: int, broker_epoch: int = 2) -> Fetch:
@@ -103,10 +103,10 @@ _OLD_AND_NEW = {
     "partition epoch": (leader_and_isr(partition_epoch=3), leader_and_isr()),
     "controller epoch": (leader_and_isr(controller_epoch=0), leader_and_isr()),
     "broker epoch": (leader_and_isr(broker_epoch=0), leader_and_isr()),
-    "stop": (StopReplica(2, 1, 1, 0, [StopEntry(PID, 2, False)]), StopReplica(2, 1, 1, 0, [StopEntry(PID, 3, False)])),
+    "stop": (StopReplica(2, 1, 1, 0, [StopEntry(PID, 2, False)], as_of=0), StopReplica(2, 1, 1, 0, [StopEntry(PID, 3, False)], as_of=0)),
     "stop for a deleted topic": (
-        StopReplica(2, 0, 1, 0, [StopEntry(PID, -2, False)]),
-        StopReplica(2, 1, 1, 0, [StopEntry(PID, -2, False)]),
+        StopReplica(2, 0, 1, 0, [StopEntry(PID, -2, False)], as_of=0),
+        StopReplica(2, 1, 1, 0, [StopEntry(PID, -2, False)], as_of=0),
     ),
     "view": (view(0), view(1)),
     "view of an earlier life": (view(1, 0), view(1)),

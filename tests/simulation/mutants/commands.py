@@ -8,16 +8,19 @@ import attrs
 from tests.simulation.mutants.entry import Equivalent, Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
+from replog.broker import commands as commands_module
 from replog.broker.broker import Broker
 from replog.broker.commands import TOPIC_DELETED, Commands
 from replog.broker.reports import Reports
+from replog.controller.outboxes import BrokerOutbox
+from replog.model import PartitionId
 from replog.partition.partition import Partition
 
 __all__ = ["EQUIVALENT", "MUTANTS"]
 
 
 def applies_stale_notices(patch: Patch) -> None:
-    """A notice of an earlier epoch counts: neither the copy looks at epochs, nor the broker at the numbers of notices."""
+    """A notice of an earlier epoch counts: neither the copy looks at epochs, nor the broker at what was made when."""
     become, obey = Partition.become, Commands.on_leader_and_isr
 
     def mutant(self: Partition, notice: Any, now_ms: int) -> int:
@@ -26,7 +29,7 @@ def applies_stale_notices(patch: Patch) -> None:
         return become(self, notice, now_ms)
 
     def late(self: Commands, message: Any, *how: Any) -> Any:
-        mark = (message.controller_epoch, message.notice)
+        mark = (message.controller_epoch, message.broker_epoch, message.as_of)
         for entry in message.entries:
             self._named[entry.partition] = min(mark, self._named.get(entry.partition, mark))
         return obey(self, message, *how)
@@ -57,7 +60,7 @@ def stops_at_any_epoch(patch: Patch) -> None:
     stopped = Commands.on_stop_replica
 
     def late(self: Commands, message: Any, *how: Any) -> Any:
-        mark = (message.controller_epoch, message.notice)
+        mark = (message.controller_epoch, message.broker_epoch, message.as_of)
         for entry in message.entries:
             self._named[entry.partition] = min(mark, self._named.get(entry.partition, mark))
         return stopped(self, message, *how)
@@ -105,11 +108,55 @@ def says_once_what_it_cannot_make(patch: Patch) -> None:
     patch.setattr(Reports, "heartbeat", mutant)
 
 
+def orders_by_the_number(patch: Patch) -> None:
+    """Which command is newer its number says, although it is sent again under that with what is true then."""
+    patch.setattr(commands_module, "_mark", lambda message: (message.controller_epoch, message.broker_epoch, message.notice))
+
+
+def completes_what_there_was(patch: Patch) -> None:
+    """The complete notice, sent again, names what was wanted when it was made, and nothing that was assigned since."""
+    note = BrokerOutbox.note
+
+    def mutant(self: BrokerOutbox, partition: PartitionId) -> None:
+        complete = self.entries(self.complete_notice)
+        known = {} if complete is None else dict(complete.keys)
+        note(self, partition)
+        if complete is not None:
+            complete.keys = known
+
+    patch.setattr(BrokerOutbox, "note", mutant)
+
+
+def forgets_what_came_early(patch: Patch) -> None:
+    """A broker that learns of its own registration forgets what it was told under that one before."""
+    registered = Commands.registered
+
+    def mutant(self: Commands, broker_epoch: int) -> None:
+        registered(self, broker_epoch)
+        self._stopped.clear()
+        self._aging.clear()
+        self._named.clear()
+
+    patch.setattr(Commands, "registered", mutant)
+
+
+def makes_what_was_left_out(patch: Patch) -> None:
+    """What a complete notice left out is known of copies that were there; a late notice makes another."""
+    obey = Commands.on_leader_and_isr
+
+    def mutant(self: Commands, message: Any, *how: Any) -> Any:
+        self._complete = commands_module._NEVER
+        return obey(self, message, *how)
+
+    patch.setattr(Commands, "on_leader_and_isr", mutant)
+
+
 LATE: dict[str, Any] = {"repeat": 0.1, "slow": 0.05, "slow_ms": 6_000}
 TOPICS: dict[str, Any] = {"workloads": ("append", "topics"), "brokers": 3, "replicas": 3, "min_isr": 2, "partitions": 1, **LATE}
 TO_AND_FRO: dict[str, Any] = {
     "workloads": ("append", "reassign"), "brokers": 4, "replicas": 3, "min_isr": 2, "partitions": 1, "clients": 3, "files": False, **LATE,
 }
+_COMMANDS = "tests/unit/broker/test_commands.py"
 MUTANTS = (
     Mutant(
         "M06", "a notice of an earlier epoch is applied", "V3 C", applies_stale_notices,
@@ -126,16 +173,36 @@ MUTANTS = (
     Mutant(
         "P-60", "commands of a replaced controller count", "KAFKA-1188", obeys_every_controller,
         ("S6", "S14", "S19"), {"only": ("unseat", "slow_link", "churn"), **TOPICS}, scenarios=("P-60",),
-        tests=("tests/unit/broker/test_commands.py::test_who_may_command",),
+        tests=(f"{_COMMANDS}::test_who_may_command",),
     ),
     Mutant(
         "X07", "a late notice makes a stopped replica again", "P-69b", forgets_what_it_stopped,
         ("S6", "S14"), {"only": ("kill", "slow_link", "pause"), **TOPICS}, scenarios=("P-69",),
-        tests=("tests/unit/broker/test_commands.py::test_an_older_notice_does_not_bring_a_stopped_copy_back",),
+        tests=(f"{_COMMANDS}::test_an_older_notice_does_not_bring_a_stopped_copy_back",),
     ),
     Mutant(
         "X20", "that a copy cannot be made is said once, heard or not", "own", says_once_what_it_cannot_make, scenarios=("X-04",),
         tests=("tests/unit/broker/test_reports.py::test_a_copy_that_could_not_be_made_is_reported_with_every_heartbeat",),
+    ),
+    Mutant(
+        "X122", "the number of a command says which is newer", "own", orders_by_the_number, scenarios=("X-20",),
+        tests=(
+            f"{_COMMANDS}::test_a_late_copy_of_an_older_notice_does_not_bring_back_what_a_newer_copy_of_the_complete_one_left_out",
+            "tests/simulation/test_corpus.py::test_what_failed_once_does_not_fail_again[S6-44024515]",
+        ),
+    ),
+    Mutant(
+        "X123", "the complete notice, sent again, leaves out what was assigned since", "own", completes_what_there_was,
+        ("S6", "S14", "S19", "L2"), {"only": ("slow_link", "cut_one_way", "kill", "unseat"), **TOPICS}, scenarios=("X-01",),
+        tests=("tests/unit/controller/test_outboxes.py::test_the_complete_notice_is_as_complete_when_it_is_sent_again",),
+    ),
+    Mutant(
+        "X124", "a broker forgets what it was told before it knew its registration", "KAFKA-9839", forgets_what_came_early,
+        tests=(f"{_COMMANDS}::test_what_came_early_for_a_new_life_is_not_taken_back_by_what_comes_late_for_it",),
+    ),
+    Mutant(
+        "X125", "a late notice makes a copy that a newer complete one left out", "own", makes_what_was_left_out,
+        tests=(f"{_COMMANDS}::test_a_late_notice_makes_no_copy_that_a_newer_complete_one_left_out",),
     ),
 )
 

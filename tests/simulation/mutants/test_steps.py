@@ -62,8 +62,8 @@ def test_a_stop_of_an_older_leader_epoch_leaves_the_copy(epoch: int, stays: bool
     notice = PartitionNotice(IDENTITY, "t", PartitionState(1, 8, (1,)), Assignment((1,)), TopicConfig(min_isr=1))
     for message in (
         Registered(1, 1),
-        LeaderAndIsr(1, 1, 1, 0, True, 1_000, [notice]),
-        StopReplica(1, 1, 1, 1, [StopEntry(IDENTITY, epoch, True)]),
+        LeaderAndIsr(1, 1, 1, 0, True, 1_000, [notice], as_of=0),
+        StopReplica(1, 1, 1, 1, [StopEntry(IDENTITY, epoch, True)], as_of=1),
     ):
         broker.receive(("controller", 1), message, 1)
     assert (IDENTITY in broker.partitions, directory.get(IDENTITY) is not None) == (stays, stays)

@@ -26,9 +26,16 @@ def commands(life: int = 3) -> Commands:
 
 
 def told(
-    number: int, *, complete: bool = False, epoch: int = 1, life: int = 3, entries: list[PartitionNotice] | None = None
+    number: int,
+    *,
+    as_of: int | None = None,
+    complete: bool = False,
+    epoch: int = 1,
+    life: int = 3,
+    entries: list[PartitionNotice] | None = None,
 ) -> LeaderAndIsr:
-    return LeaderAndIsr(9, epoch, life, number, complete, 1_000, entries or [])
+    """A notice; made in the order of the numbers, if nothing else is said."""
+    return LeaderAndIsr(9, epoch, life, number, complete, 1_000, entries or [], as_of=number if as_of is None else as_of)
 
 
 def apply(to: Commands, message: LeaderAndIsr, error: int = 0) -> list[PartitionId]:
@@ -71,7 +78,7 @@ def test_a_refusal_names_the_controller_epoch_that_it_obeys() -> None:
     to.fence(9, 7, 3)
     answer = to.on_leader_and_isr(told(0, epoch=6), lambda entry: pytest.fail("not for this controller"))
     assert (answer.error, answer.controller_epoch) == (Code.STALE_CONTROLLER_EPOCH, 7)
-    stopped = to.on_stop_replica(StopReplica(9, 6, 3, 0, []), lambda entry: pytest.fail("not for this controller"))
+    stopped = to.on_stop_replica(StopReplica(9, 6, 3, 0, [], as_of=0), lambda entry: pytest.fail("not for this controller"))
     assert (stopped.error, stopped.controller_epoch) == (Code.STALE_CONTROLLER_EPOCH, 7)
 
 
@@ -131,7 +138,7 @@ def test_stops_are_notices_too() -> None:
     to = commands()
     apply(to, told(0, complete=True))
     apply(to, told(2))
-    to.on_stop_replica(StopReplica(9, 1, 3, 1, []), lambda entry: 0)
+    to.on_stop_replica(StopReplica(9, 1, 3, 1, [], as_of=1), lambda entry: 0)
     assert to.notice == 2
 
 
@@ -243,7 +250,7 @@ def test_a_copy_that_there_was_no_room_for_does_not_let_an_older_command_in() ->
     to = Commands(directory)
     to.registered(3)
     apply(to, told(0, complete=True))
-    to.on_stop_replica(StopReplica(9, 1, 3, 2, [StopEntry(IDENTITY, 1, True)]), lambda entry: 0)
+    to.on_stop_replica(StopReplica(9, 1, 3, 2, [StopEntry(IDENTITY, 1, True)], as_of=2), lambda entry: 0)
     apply(to, told(3, entries=[notice(1, 4, (1,))]))
     directory.problem = None
     assert apply(to, told(1, entries=[notice(1, 0, (1,))])) == []  # from before the stop, and late
@@ -304,7 +311,7 @@ def _rest() -> tuple[object, ...]:
 def test_an_older_notice_does_not_bring_a_stopped_copy_back() -> None:
     to = commands()
     apply(to, told(0, complete=True))
-    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda entry: 0)
+    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)], as_of=5), lambda entry: 0)
     entry = notice(1, 0, (1,))
     assert apply(to, told(4, entries=[entry])) == []
     assert apply(to, told(5, entries=[entry])) == []
@@ -313,7 +320,7 @@ def test_an_older_notice_does_not_bring_a_stopped_copy_back() -> None:
 
 
 def test_a_late_copy_of_an_older_notice_does_not_bring_an_older_configuration_back() -> None:
-    """A topic that is altered gives no new partition epoch: the number of the notice tells which one is newer."""
+    """A topic that is altered gives no new partition epoch: as of when a notice was made tells which one is newer."""
     to = commands()
     entry = notice(1, 0, (1,))
     assert apply(to, told(0, complete=True, entries=[entry])) == [IDENTITY]
@@ -326,18 +333,34 @@ def test_a_late_copy_of_an_older_notice_does_not_bring_back_what_a_newer_copy_of
     """Each is sent again under its number with what is true then, so numbers do not say which is newer."""
     to = commands()
     entry = notice(1, 0, (1,))
-    assert apply(to, evolve(told(0, complete=True, entries=[entry]), as_of=3)) == [IDENTITY]
-    assert to.on_leader_and_isr(evolve(told(0, complete=True), as_of=7), lambda entry: 0).strays == [IDENTITY]
-    assert apply(to, evolve(told(1, entries=[entry]), as_of=2)) == []
-    assert apply(to, evolve(told(4, entries=[entry]), as_of=7)) == []
-    assert apply(to, evolve(told(4, entries=[entry]), as_of=8)) == [IDENTITY]  # assigned again
+    assert apply(to, told(0, as_of=3, complete=True, entries=[entry])) == [IDENTITY]
+    assert to.on_leader_and_isr(told(0, as_of=7, complete=True), lambda entry: 0).strays == [IDENTITY]
+    assert apply(to, told(1, as_of=2, entries=[entry])) == []
+    assert apply(to, told(4, as_of=7, entries=[entry])) == []
+    assert apply(to, told(4, as_of=8, entries=[entry])) == [IDENTITY]  # assigned again
+
+
+def test_a_late_notice_makes_no_copy_that_a_newer_complete_one_left_out() -> None:
+    """The registration was not seen for a while, and a stop that was under way then is not said again: nobody would ever end this copy."""
+    to = commands()
+    entry = notice(1, 0, (1,))
+    assert to.on_leader_and_isr(told(4, as_of=7, complete=True), lambda entry: 0).strays == []
+    assert apply(to, told(0, as_of=6, complete=True, entries=[entry])) == []
+    assert apply(to, told(1, as_of=6, entries=[entry])) == []
+    assert apply(to, told(5, as_of=7, entries=[entry])) == [IDENTITY]  # of the same time: there was no room for it
+
+
+def test_a_partial_notice_does_not_say_that_what_it_leaves_out_is_not_wanted() -> None:
+    to = commands()
+    to.on_leader_and_isr(evolve(told(4, as_of=7, complete=True), is_partial=True), lambda entry: 0)
+    assert apply(to, told(1, as_of=6, entries=[notice(1, 0, (1,))])) == [IDENTITY]
 
 
 def test_a_late_stop_leaves_a_copy_alone_that_a_complete_notice_has_named_since() -> None:
     to = commands()
     stopped: list[StopEntry] = []
     stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 0, True)], as_of=5)
-    assert apply(to, evolve(told(0, complete=True, entries=[notice(1, 0, (1,))]), as_of=6)) == [IDENTITY]
+    assert apply(to, told(0, as_of=6, complete=True, entries=[notice(1, 0, (1,))])) == [IDENTITY]
     to.on_stop_replica(stop, lambda entry: stopped.append(entry) or 0)
     assert stopped == []
     to.on_stop_replica(evolve(stop, as_of=7), lambda entry: stopped.append(entry) or 0)
@@ -347,7 +370,7 @@ def test_a_late_stop_leaves_a_copy_alone_that_a_complete_notice_has_named_since(
 def test_a_stop_without_room_to_put_the_copy_away_is_remembered() -> None:
     to = commands()
     apply(to, told(0, complete=True))
-    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)])
+    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)], as_of=5)
     assert to.on_stop_replica(stop, lambda entry: Code.STORAGE_ERROR).errors == [(IDENTITY, Code.STORAGE_ERROR)]
     assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == []
 
@@ -367,7 +390,7 @@ def test_what_may_go_is_put_away_at_once() -> None:
     def stop(entry: StopEntry) -> int:
         return Code.FENCED_LEADER_EPOCH if entry.partition == others[0] else Code.NONE
 
-    answer = to.on_stop_replica(StopReplica(9, 1, 3, 1, stops), stop, put_away)
+    answer = to.on_stop_replica(StopReplica(9, 1, 3, 1, stops, as_of=1), stop, put_away)
     assert asked == [others[1:3]]  # the last one has no log
     assert answer.errors == [
         (others[0], Code.FENCED_LEADER_EPOCH),
@@ -379,20 +402,42 @@ def test_what_may_go_is_put_away_at_once() -> None:
 def test_a_late_stop_does_not_take_the_place_of_a_newer_one() -> None:
     to = commands()
     for number in (5, 3):
-        to.on_stop_replica(StopReplica(9, 1, 3, number, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda entry: 0)
+        to.on_stop_replica(StopReplica(9, 1, 3, number, [StopEntry(IDENTITY, TOPIC_DELETED, True)], as_of=number), lambda entry: 0)
     assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == []
 
 
 def test_a_new_life_forgets_what_was_stopped_in_the_last_one() -> None:
     to = commands()
-    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda entry: 0)
-    to.registered(4)  # its notices count from 0 again
+    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, TOPIC_DELETED, True)], as_of=5), lambda entry: 0)
+    to.registered(4)  # what it is told is counted anew
     assert apply(to, told(0, life=4, complete=True, entries=[notice(1, 0, (1,))])) == [IDENTITY]
+
+
+def test_what_came_early_for_a_new_life_is_not_taken_back_by_what_comes_late_for_it() -> None:
+    """The broker may be the last to learn its own epoch (KAFKA-9839): the controller has spoken to the new life by then."""
+    to = commands()
+    entry = notice(1, 0, (1,))
+    assert apply(to, told(0, as_of=9, complete=True, entries=[entry])) == [IDENTITY]
+    to.on_stop_replica(StopReplica(9, 1, 4, 1, [StopEntry(IDENTITY, 0, True)], as_of=2), lambda entry: 0)
+    to.registered(4)
+    assert apply(to, told(0, as_of=1, life=4, complete=True, entries=[entry])) == []
+    assert apply(to, told(2, as_of=3, life=4, entries=[entry])) == [IDENTITY]
+
+
+def test_what_came_early_for_a_new_life_is_newer_than_all_that_its_last_one_was_told() -> None:
+    """Both count from the beginning."""
+    to = commands()
+    entry = notice(1, 0, (1,))
+    to.on_stop_replica(StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 0, True)], as_of=9), lambda entry: 0)
+    assert apply(to, told(0, as_of=1, life=4, complete=True, entries=[entry])) == [IDENTITY]
+    assert apply(to, told(6, as_of=10, entries=[entry])) == []
+    to.registered(4)
+    assert apply(to, told(0, as_of=1, life=4, complete=True, entries=[entry])) == [IDENTITY]
 
 
 def test_a_stop_that_was_refused_is_not_remembered() -> None:
     to = commands()
-    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 3, True)])
+    stop = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 3, True)], as_of=5)
     assert to.on_stop_replica(stop, lambda entry: Code.FENCED_LEADER_EPOCH).errors == [(IDENTITY, Code.FENCED_LEADER_EPOCH)]
     assert apply(to, told(4, entries=[notice(1, 0, (1,))])) == [IDENTITY]
 
@@ -403,9 +448,9 @@ def test_a_late_stop_leaves_a_copy_alone_that_was_assigned_again_since() -> None
     apply(to, told(0, complete=True))
     assert apply(to, told(6, entries=[notice(1, 0, (1,))])) == [IDENTITY]
     stopped: list[StopEntry] = []
-    late = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 0, True)])
+    late = StopReplica(9, 1, 3, 5, [StopEntry(IDENTITY, 0, True)], as_of=5)
     assert to.on_stop_replica(late, lambda entry: stopped.append(entry) or 0).errors == []
     assert stopped == []
-    newer = StopReplica(9, 1, 3, 7, [StopEntry(IDENTITY, 0, True)])
+    newer = StopReplica(9, 1, 3, 7, [StopEntry(IDENTITY, 0, True)], as_of=7)
     to.on_stop_replica(newer, lambda entry: stopped.append(entry) or 0)
     assert stopped == newer.entries

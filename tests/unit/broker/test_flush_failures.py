@@ -49,7 +49,7 @@ class Desk:
         self.directory = MemoryLogDirectory(limits=config, directory_id="d" * 32)
         self.broker = Broker(1, self.directory, config=config, ids=SeededIds(1))
         self.tell(Registered(1, 1))
-        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [self.notice(A), self.notice(B)]))
+        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [self.notice(A), self.notice(B)], as_of=0))
 
     def notice(self, identity: PartitionId) -> PartitionNotice:
         config = TopicConfig(min_isr=1, flush="ack")
@@ -69,7 +69,7 @@ class Desk:
         return token
 
     def stop(self, *, delete: bool) -> None:
-        self.tell(StopReplica(1, 1, 1, 1, [StopEntry(A, 1, delete)]))
+        self.tell(StopReplica(1, 1, 1, 1, [StopEntry(A, 1, delete)], as_of=1))
 
 
 def failed(token: FlushToken) -> FlushDone:
@@ -133,7 +133,7 @@ def test_it_says_nothing_about_another_log_under_the_same_identity() -> None:
     token = desk.append(A)
     desk.stop(delete=True)
     notice = desk.notice(A)
-    desk.tell(LeaderAndIsr(1, 1, 1, 2, False, 1_000, [notice]))
+    desk.tell(LeaderAndIsr(1, 1, 1, 2, False, 1_000, [notice], as_of=2))
     desk.broker.outbox.flushes.clear()
     desk.tell(Produce(-1, 1_000, [ProduceEntry(2, A, encode_records(["y"], now_ms=0))]))
     assert codes(desk.tell(FlushDone(token.run()))) == []
@@ -145,7 +145,7 @@ def test_it_says_nothing_about_another_log_under_the_same_identity() -> None:
 def test_a_failed_directory_tells_the_next_controller_so() -> None:
     desk = Desk()
     desk.tell(failed(desk.append(A)))
-    (said,) = desk.tell(LeaderAndIsr(2, 2, 1, 0, True, 1_000, [desk.notice(A), desk.notice(B)]))
+    (said,) = desk.tell(LeaderAndIsr(2, 2, 1, 0, True, 1_000, [desk.notice(A), desk.notice(B)], as_of=0))
     assert said.errors == [(A, Code.STORAGE_ERROR), (B, Code.STORAGE_ERROR)]
 
 
@@ -156,7 +156,7 @@ def test_a_loss_report_that_cannot_be_taken_back_for_want_of_space_stays() -> No
         raise LogFull("no space left")
 
     desk.directory.registered = full  # type: ignore[method-assign]
-    (said,) = desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(A), desk.notice(B)]))
+    (said,) = desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(A), desk.notice(B)], as_of=1))
     assert said.errors == []
 
 
@@ -197,7 +197,7 @@ class DeskWithFiles(Desk):
         self.directory = FileLogDirectory("/d", limits=config, fs=self.disk)  # type: ignore[assignment]
         self.broker = Broker(1, self.directory, config=config, ids=SeededIds(1))
         self.tell(Registered(1, 1))
-        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [self.notice(A), self.notice(B)]))
+        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [self.notice(A), self.notice(B)], as_of=0))
 
     def notice(self, identity: PartitionId) -> PartitionNotice:
         config = TopicConfig(min_isr=1, flush=self.flush, flush_interval_ms=1_000)  # type: ignore[arg-type]
@@ -221,9 +221,8 @@ def test_a_copy_that_cannot_be_made_ends_all_of_a_failed_directory(flush: str) -
     desk = DeskWithFiles(flush=flush)
     desk.tell(Produce(-1, 1_000, [ProduceEntry(1, A, encode_records(["x"], now_ms=0))]))
     desk.disk.arm("fsync_error", times=1)
-    (answer,) = [
-        m for m in desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [desk.notice(PartitionId(bytes(16), 2, 0))])) if hasattr(m, "errors")
-    ]
+    other = desk.notice(PartitionId(bytes(16), 2, 0))
+    (answer,) = [m for m in desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [other], as_of=1)) if hasattr(m, "errors")]
     assert [error for _, error in answer.errors] == [Code.STORAGE_ERROR]
     assert all(desk.broker.partitions[identity].failed for identity in (A, B))
     desk.broker.tick(5_000, 5_000)  # and nothing is flushed that cannot be
@@ -255,7 +254,7 @@ def test_without_room_to_note_that_a_life_was_let_in_it_is_noted_later(who: str)
     assert again.loss.lossy == (A,)
     broker = Broker(1, again, config=BrokerConfig(checkpoint_interval_ms=100), ids=SeededIds(2))
     broker.receive("m", Registered(1, 2), 0)
-    broker.receive("c", LeaderAndIsr(1, 1, 2, 0, True, 1_000, [desk.notice(A), desk.notice(B)]), 1)
+    broker.receive("c", LeaderAndIsr(1, 1, 2, 0, True, 1_000, [desk.notice(A), desk.notice(B)], as_of=0), 1)
     desk.disk.arm("no_space")
     seen = {"let in": [BrokerInfo(1, 2)], "fenced": [BrokerInfo(1, 2, fenced=True)], "another life": [BrokerInfo(1, 1)], "nobody": []}[who]
     broker.receive("c", UpdateMetadata(1, 1, 2, ClusterView(1, 1, -1, 1, seen, [])), 1)
@@ -275,13 +274,14 @@ def test_without_room_to_note_that_a_life_was_let_in_it_is_noted_later(who: str)
 def refused(desk: Desk, number: int, *, complete: bool = False) -> list[tuple[PartitionId, int]]:
     """What is wrong with A, once it is to follow broker 2."""
     follows = evolve(desk.notice(A), state=PartitionState(2, number, (2,)), assignment=Assignment((2, 1)))
-    said = desk.tell(LeaderAndIsr(1, 1, 1, number, complete, 1_000, [follows]))
+    said = desk.tell(LeaderAndIsr(1, 1, 1, number, complete, 1_000, [follows], as_of=number))
     (answer,) = [message for message in said if isinstance(message, LeaderAndIsrAnswer)]
     return answer.errors
 
 
 def put_away(desk: Desk, number: int) -> list[tuple[PartitionId, int]]:
-    (answer,) = [m for m in desk.tell(StopReplica(1, 1, 1, number, [StopEntry(A, number, True)])) if isinstance(m, StopReplicaAnswer)]
+    said = desk.tell(StopReplica(1, 1, 1, number, [StopEntry(A, number, True)], as_of=number))
+    (answer,) = [message for message in said if isinstance(message, StopReplicaAnswer)]
     return answer.errors
 
 
@@ -314,7 +314,7 @@ def test_nor_is_one_that_was_not_served_when_its_directory_failed(how: str) -> N
     if how == "stopped":
         desk.stop(delete=False)
     else:
-        desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)]))
+        desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)], as_of=1))
     assert A not in desk.broker.partitions
     desk.tell(failed(waiting))
     assert states(desk) == []
@@ -345,7 +345,7 @@ def test_a_failed_copy_that_the_controller_does_not_know_is_not_served_when_it_d
     """Its topic could not be read, and was mended."""
     desk = Desk()
     desk.broker._fail(desk.broker.partitions[A], "a read failed")
-    desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)]))
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, True, 1_000, [desk.notice(B)], as_of=1))
     assert refused(desk, 2) == [(A, Code.STORAGE_ERROR)]
 
 
@@ -356,7 +356,8 @@ def told_without_room(desk: Desk, notice: PartitionNotice, number: int) -> list[
         raise LogFull("no space left")
 
     desk.directory.create = full  # type: ignore[method-assign]
-    (answer,) = [m for m in desk.tell(LeaderAndIsr(1, 1, 1, number, False, 1_000, [notice])) if isinstance(m, LeaderAndIsrAnswer)]
+    said = desk.tell(LeaderAndIsr(1, 1, 1, number, False, 1_000, [notice], as_of=number))
+    (answer,) = [message for message in said if isinstance(message, LeaderAndIsrAnswer)]
     desk.directory.create = make  # type: ignore[method-assign]
     return answer.errors
 
@@ -371,7 +372,7 @@ def test_a_deposed_leader_without_room_for_another_flush_acknowledges_nothing_mo
     assert (partition.role, partition.leader_epoch, partition.config.flush) == ("idle", 1, "ack")
     assert Code.NONE not in codes(desk.tell(FlushDone(waiting.run())))
     assert codes(desk.tell(Produce(-1, 1_000, [ProduceEntry(2, A, encode_records(["y"], now_ms=0))]))) == [Code.NOT_LEADER_OR_FOLLOWER]
-    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [deposed]))
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [deposed], as_of=1))
     assert (partition.role, partition.config.flush) == ("follower", "os")
 
 
@@ -380,7 +381,7 @@ def test_one_that_is_elected_without_room_for_another_flush_leads_once_there_is_
     elected = evolve(desk.notice(A), state=PartitionState(1, 1, (1,), partition_epoch=1), config=TopicConfig(min_isr=1))
     assert told_without_room(desk, elected, 1) == [(A, Code.LOG_DIRECTORY_FULL)]
     assert desk.broker.partitions[A].role == "idle"
-    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [elected]))
+    desk.tell(LeaderAndIsr(1, 1, 1, 1, False, 1_000, [elected], as_of=1))
     assert desk.broker.partitions[A].role == "leader"
 
 

@@ -76,7 +76,7 @@ class Follower:
         notices = [PartitionNotice(one, "t", state, Assignment((1, 2, 3)), ACK) for one in self.identities]
         self.session += leader != self.leader
         self.leader = leader
-        self.tell("controller", LeaderAndIsr(4, 1, 1, self.notices, self.notices == 0, 1_000, notices), now_ms)
+        self.tell("controller", LeaderAndIsr(4, 1, 1, self.notices, self.notices == 0, 1_000, notices, as_of=self.notices), now_ms)
         self.notices += 1
 
     def tell(self, sender: Any, message: Any, now_ms: int) -> None:
@@ -206,7 +206,7 @@ def test_who_was_put_out_says_where_it_is_although_all_that_was_confirmed() -> N
 def test_nothing_is_said_of_what_is_no_longer_followed() -> None:
     one = flushed_follower(2)
     one.heard()
-    one.tell("controller", StopReplica(4, 1, 1, one.notices, [StopEntry(P, 0, False)]), 20)
+    one.tell("controller", StopReplica(4, 1, 1, one.notices, [StopEntry(P, 0, False)], as_of=one.notices), 20)
     one.tick(510)
     assert one.heard() == [(2, [(1, 1)])]
     one.broker._fail(one.broker.partitions[one.identities[1]], "a read failed")
@@ -219,7 +219,7 @@ def test_a_copy_that_comes_back_is_another_one() -> None:
     """Whatever was said of the earlier one, its leader hears of it at once, and again."""
     one = flushed_follower(1)
     one.heard()
-    one.tell("controller", StopReplica(4, 1, 1, one.notices, [StopEntry(P, 0, False)]), 20)
+    one.tell("controller", StopReplica(4, 1, 1, one.notices, [StopEntry(P, 0, False)], as_of=one.notices), 20)
     one.notices += 1
     one.follow(2, 0, 30)
     one.fetched(40, high_watermark=0)

@@ -18,7 +18,7 @@ P = PartitionId(bytes(16), 0, 0)
 def notice(number: int, interval_ms: int) -> LeaderAndIsr:
     config = TopicConfig(min_isr=1, flush="interval", flush_interval_ms=interval_ms)
     led = PartitionNotice(P, "t", PartitionState(1, 0, (1,)), Assignment((1,)), config)
-    return LeaderAndIsr(1, 1, 1, number, number == 0, 1_000, [led])
+    return LeaderAndIsr(1, 1, 1, number, number == 0, 1_000, [led], as_of=number)
 
 
 def test_a_shorter_interval_counts_at_once() -> None:

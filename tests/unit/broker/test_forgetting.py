@@ -24,14 +24,14 @@ def stopped(number: int = 5) -> Commands:
     """Commands of a broker that has put one copy away."""
     made = Commands(MemoryLogDirectory(directory_id="d"))
     made.registered(3)
-    made.on_stop_replica(StopReplica(9, 1, 3, number, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda _: 0)
+    made.on_stop_replica(StopReplica(9, 1, 3, number, [StopEntry(IDENTITY, TOPIC_DELETED, True)], as_of=number), lambda _: 0)
     return made
 
 
 def reaches(commands: Commands, number: int) -> bool:
     """Whether a notice of this number brings the copy back."""
     reached: list[PartitionId] = []
-    message = LeaderAndIsr(9, 1, 3, number, False, 1_000, [notice(1, 0, (1, 2, 3))])
+    message = LeaderAndIsr(9, 1, 3, number, False, 1_000, [notice(1, 0, (1, 2, 3))], as_of=number)
     commands.on_leader_and_isr(message, lambda entry: reached.append(entry.partition) or 0)
     return bool(reached)
 
@@ -47,11 +47,21 @@ def test_a_stop_is_remembered_for_a_minute_at_least_and_two_at_most() -> None:
         assert (commands._stopped, commands._aging) == ({}, {})
 
 
+def test_nothing_is_remembered_of_the_life_before() -> None:
+    commands = stopped()
+    commands.age(0)
+    assert reaches(commands, 6)
+    other = StopEntry(IDENTITY._replace(partition=9), TOPIC_DELETED, True)
+    commands.on_stop_replica(StopReplica(9, 1, 3, 7, [other], as_of=7), lambda _: 0)
+    commands.registered(4)
+    assert (commands._stopped, commands._aging, commands._named) == ({}, {}, {})
+
+
 def test_a_copy_that_is_stopped_again_is_remembered_anew() -> None:
     commands = stopped()
     commands.age(0)
     assert reaches(commands, 6)
-    commands.on_stop_replica(StopReplica(9, 1, 3, 7, [StopEntry(IDENTITY, TOPIC_DELETED, True)]), lambda _: 0)
+    commands.on_stop_replica(StopReplica(9, 1, 3, 7, [StopEntry(IDENTITY, TOPIC_DELETED, True)], as_of=7), lambda _: 0)
     commands.age(KEPT_MS)
     assert not reaches(commands, 6)
     commands.age(2 * KEPT_MS)

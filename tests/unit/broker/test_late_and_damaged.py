@@ -140,7 +140,7 @@ def test_what_came_before_the_damage_is_flushed() -> None:
     state = PartitionState(leader=1, leader_epoch=5, isr=(1, 2))
     config = TopicConfig(min_isr=1, flush="ack")
     notice = PartitionNotice(P, "t", state, Assignment((1, 2)), config)
-    broker.receive(("controller", 1), LeaderAndIsr(1, 1, 2, 0, True, 1_000, [notice]), 0)
+    broker.receive(("controller", 1), LeaderAndIsr(1, 1, 2, 0, True, 1_000, [notice], as_of=0), 0)
     broker.tick(0, 0)
     (fetch,) = [message for _, message in broker.outbox.messages if isinstance(message, Fetch)]
     batch = RecordBatch(encode_records([Record("m0")], now_ms=0))
@@ -272,7 +272,7 @@ def test_a_leader_that_finds_damage_where_it_would_append_gives_its_copy_up() ->
     state = PartitionState(leader=1, leader_epoch=0, isr=(1,))
     for number, partition in enumerate((P, Q)):
         entry = PartitionNotice(partition, "t", state, Assignment((1,)), TopicConfig(min_isr=1))
-        broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, number, False, 1_000, [entry]), 0)
+        broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, number, False, 1_000, [entry], as_of=number), 0)
     body = RecordBatch(encode_records([Record("m")], now_ms=0)).body
     for partition in (P, P, Q):
         broker.receive("client", Produce(ACKS_LEADER, 1_000, [ProduceEntry(1, partition, body)]), 0)
@@ -296,7 +296,7 @@ def test_whoever_waits_for_records_is_answered_when_its_time_is_over() -> None:
     broker.receive("membership", Registered(1, 5), 0)
     state = PartitionState(leader=1, leader_epoch=0, isr=(1,))
     entry = PartitionNotice(P, "t", state, Assignment((1,)), TopicConfig(min_isr=1))
-    broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, 0, True, 600_000, [entry]), 0)
+    broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, 0, True, 600_000, [entry], as_of=0), 0)
     broker.tick(0, 0)
     broker.outbox.messages.clear()
     broker.receive("c", Fetch(1, -1, -1, 0, -1, 70, 1, 4096, [FetchEntry(P, 0, 0, -1, 4096)]), 10)
@@ -336,7 +336,7 @@ class Elected:
         state = PartitionState(leader, epoch, (1, 2), partition_epoch=epoch)
         entry = PartitionNotice(P, "t", state, Assignment((1, 2)), TopicConfig(min_isr=1, flush="ack"))
         self.broker.outbox.messages.clear()
-        self.broker.receive(("controller", 9), LeaderAndIsr(9, 1, 5, self.notices, complete, 1_000, [entry]), epoch)
+        self.broker.receive(("controller", 9), LeaderAndIsr(9, 1, 5, self.notices, complete, 1_000, [entry], as_of=self.notices), epoch)
         (answer,) = [said for _, said in self.broker.outbox.messages if isinstance(said, LeaderAndIsrAnswer)]
         return answer.errors, self.broker.partitions[P].role, self.broker._commands.notice
 
@@ -406,7 +406,7 @@ def test_a_high_watermark_that_was_cut_is_in_no_checkpoint_any_more() -> None:
     directory.high_watermarks[P] = 3
     state = PartitionState(2, 5, (2,))
     notice = PartitionNotice(P, "t", state, Assignment((1, 2)), TopicConfig(min_isr=1))
-    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice]), 0)
+    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice], as_of=0), 0)
     partition = broker.partitions[P]
     broker._take(partition, FetchedEntry(P, 5, 3, diverging_epoch=3, diverging_end=1), 0)
     assert (partition.high_watermark, log.end_offset, directory.high_watermarks) == (1, 1, {P: 1})
@@ -430,7 +430,7 @@ def test_nor_is_one_that_was_not_taken_over_by_the_copy(monkeypatch: pytest.Monk
     with monkeypatch.context() as damaged:
         damaged.setattr(FileLog, "group_floor", unreadable)
         notice = PartitionNotice(P, "t", PartitionState(2, 5, (2,)), Assignment((1, 2)), config)
-        broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice]), 0)
+        broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [notice], as_of=0), 0)
     partition = broker.partitions[P]
     assert partition.high_watermark == 0
     broker._take(partition, FetchedEntry(P, 5, 3, diverging_epoch=3, diverging_end=1), 0)
@@ -461,7 +461,7 @@ def test_nor_is_one_above_the_group_that_a_leader_has_cut() -> None:
     broker = Broker(1, directory, config=BrokerConfig(), ids=SeededIds(1))
     broker.receive("m", Registered(1, 5), 0)
     alone = PartitionState(1, 6, (1,), recovering=True, last_known=(1, 2))
-    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [PartitionNotice(P, "t", alone, Assignment((1, 2)), config)]), 0)
+    broker.receive("c", LeaderAndIsr(9, 1, 5, 0, True, 1_000, [PartitionNotice(P, "t", alone, Assignment((1, 2)), config)], as_of=0), 0)
     assert (found.end_offset, broker.partitions[P].high_watermark) == (3, 3)
     directory.checkpoint()
     for _ in range(6):

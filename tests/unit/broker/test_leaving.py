@@ -22,7 +22,8 @@ class Rig:
         self.commands.registered(40)
 
     def notice(self, number: int, *, controller_epoch: int = 5, complete: bool = False) -> None:
-        answer = self.commands.on_leader_and_isr(LeaderAndIsr(1, controller_epoch, 40, number, complete, 3_000, []), lambda _notice: 0)
+        message = LeaderAndIsr(1, controller_epoch, 40, number, complete, 3_000, [], as_of=number)
+        answer = self.commands.on_leader_and_isr(message, lambda _notice: 0)
         assert answer.error == Code.NONE
 
     def answer(self, notice: int, *, broker_epoch: int = 40, controller_epoch: int = 5, error: int = 0) -> None:

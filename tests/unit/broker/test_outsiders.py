@@ -61,7 +61,7 @@ class Leader:
     def state(self, isr: tuple[int, ...], now_ms: int) -> None:
         state = PartitionState(1, 0, isr, partition_epoch=3 - len(isr))
         notice = PartitionNotice(P, "t", state, Assignment((1, 2, 3)), TopicConfig(min_isr=2))
-        message = LeaderAndIsr(2, 1, 1, 3 - len(isr), len(isr) == 3, 3_000, [notice])
+        message = LeaderAndIsr(2, 1, 1, 3 - len(isr), len(isr) == 3, 3_000, [notice], as_of=3 - len(isr))
         self.broker.receive(("controller", 2), message, now_ms)
 
     def fetch(self, follower: int, offset: int, now_ms: int, *, life: int | None = None) -> None:

@@ -111,7 +111,7 @@ class Desk:
     def notice(self) -> LeaderAndIsr:
         config = TopicConfig(min_isr=self.min_isr, segment_bytes=100_000, max_batch_bytes=10_000)
         notice = PartitionNotice(self.identity, "t", self.state, Assignment((1, 2)), config)
-        return LeaderAndIsr(1, 1, 1, self.commands, False, 1_000, [notice])
+        return LeaderAndIsr(1, 1, 1, self.commands, False, 1_000, [notice], as_of=self.commands)
 
     def put(
         self, count: int = 1, *, attempt: str = "a", writer: str = "w", version: int = 7, body: bytes | None = None, at: int = 0
@@ -554,7 +554,7 @@ def test_a_topic_that_is_made_again_knows_nothing_of_the_other() -> None:
     desk.put(2)
     desk.put(2, attempt="b", version=8)
     desk.tell(desk.publish(("a", 2)))
-    desk.receive(StopReplica(1, 1, 1, 99, [StopEntry(desk.identity, 99, True)]), sender="controller")
+    desk.receive(StopReplica(1, 1, 1, 99, [StopEntry(desk.identity, 99, True)], as_of=99), sender="controller")
     said = desk.tick()
     assert [one.error for one in desk.published(said)] == [Code.NOT_LEADER_OR_FOLLOWER]
     desk.identity = PartitionId(b"another topic id", 0, 0)

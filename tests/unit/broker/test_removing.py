@@ -34,7 +34,7 @@ class Copies:
         self.broker.receive("membership", Registered(1, 5), 0)
         state = PartitionState(leader=leader, leader_epoch=5, isr=(1, 2))
         notices = [PartitionNotice(identity, "t", state, Assignment((1, 2)), topic) for identity in self.identities]
-        self.broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, 0, True, 600_000, notices), 0)
+        self.broker.receive(("controller", 1), LeaderAndIsr(1, 1, 5, 0, True, 600_000, notices, as_of=0), 0)
         self.broker.tick(0, 0)
 
     def log(self, number: int) -> FileLog:

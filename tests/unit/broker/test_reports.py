@@ -43,7 +43,7 @@ class Desk:
 
     def command(self, number: int, *named: PartitionId, complete: bool = False, epoch: int = 1, life: int = 1) -> list[Any]:
         entries = [evolve(notice(1, 0, (1,)), partition=identity) for identity in named]
-        return self.tell(LeaderAndIsr(9, epoch, life, number, complete, 1_000, entries))
+        return self.tell(LeaderAndIsr(9, epoch, life, number, complete, 1_000, entries, as_of=number))
 
     def reported(self) -> list[tuple[int, str, list[PartitionId]]]:
         """What goes with the next heartbeat: (broker epoch, reason, copies); each to the controller."""
@@ -88,12 +88,12 @@ def test_the_next_controller_hears_it_too() -> None:
 @pytest.mark.parametrize(
     ("command", "left"),
     [
-        (StopReplica(9, 1, 1, 6, [StopEntry(B, TOPIC_DELETED, True)]), [C]),
-        (StopReplica(9, 1, 1, 6, [StopEntry(B, 0, False)]), [C]),
-        (StopReplica(9, 1, 1, 4, [StopEntry(B, 0, False)]), [B, C]),  # late: it was wanted again since
-        (LeaderAndIsr(9, 1, 1, 6, True, 1_000, []), []),
-        (LeaderAndIsr(9, 1, 1, 4, True, 1_000, []), [B, C]),  # late: it speaks about its own time
-        (LeaderAndIsr(9, 0, 1, 6, True, 1_000, []), [B, C]),  # of a controller that was replaced
+        (StopReplica(9, 1, 1, 6, [StopEntry(B, TOPIC_DELETED, True)], as_of=6), [C]),
+        (StopReplica(9, 1, 1, 6, [StopEntry(B, 0, False)], as_of=6), [C]),
+        (StopReplica(9, 1, 1, 4, [StopEntry(B, 0, False)], as_of=4), [B, C]),  # late: it was wanted again since
+        (LeaderAndIsr(9, 1, 1, 6, True, 1_000, [], as_of=6), []),
+        (LeaderAndIsr(9, 1, 1, 4, True, 1_000, [], as_of=4), [B, C]),  # late: it speaks about its own time
+        (LeaderAndIsr(9, 0, 1, 6, True, 1_000, [], as_of=6), [B, C]),  # of a controller that was replaced
         (Registered(1, 2), []),  # the complete notice of the new life names it, and is repeated until it is answered
     ],
 )

@@ -57,7 +57,7 @@ def test_a_zombie_controller_is_refused_and_resigns():
     assert [world.nodes[n].broker.controller_epoch for n in (2, 3)] == [2, 2]
     before = world.nodes[3].broker.states[pid(topic)]
     zombie.paused = False
-    old = LeaderAndIsr(1, 1, world.nodes[3].broker.broker_epoch, 99, True, 3_000, [])
+    old = LeaderAndIsr(1, 1, world.nodes[3].broker.broker_epoch, 99, True, 3_000, [], as_of=99)
     world.send(("controller", 1), 3, old)
     world.settle()
     assert not zombie.controller.is_controller

@@ -46,7 +46,7 @@ def test_whoever_asked_hears_that_the_answer_is_too_large() -> None:
     controller = world.nodes[1].controller
     controller.outbox.messages.clear()
     controller.receive(2, Unsent(2, AdminAnswer(7, 0, result={"a": 1}, origin=5), "too large"), world.now_ms)
-    controller.receive(2, Unsent(2, LeaderAndIsr(1, 1, 1, 1, False, 1, []), "too large"), world.now_ms)
+    controller.receive(2, Unsent(2, LeaderAndIsr(1, 1, 1, 1, False, 1, [], as_of=1), "too large"), world.now_ms)
     assert controller.outbox.messages == [(2, AdminAnswer(7, Code.MESSAGE_TOO_LARGE, "too large", origin=5))]
 
 

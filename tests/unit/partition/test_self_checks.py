@@ -139,7 +139,7 @@ class Running:
         config = BrokerConfig(self_checks=self_checks)
         self.broker = Broker(1, MemoryLogDirectory(limits=config, directory_id="d" * 32), config=config, ids=SeededIds(1))
         self.tell(Registered(1, 1))
-        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [notice(1, 0, (1,), replicas=(1,))]))
+        self.tell(LeaderAndIsr(1, 1, 1, 0, True, 1_000, [notice(1, 0, (1,), replicas=(1,))], as_of=0))
 
     def tell(self, message: Any) -> list[Any]:
         self.broker.outbox.messages.clear()

@@ -36,13 +36,14 @@ class CommonCommands(Play):
         self.run()
 
     def do_deliver(self, command: Command) -> None:
-        """`deliver A>B [1]`: what waits there now (or the first so many), and nothing else."""
+        """`deliver A>B [1] [after=2]`: what waits there now (or the first so many; `after` so many that wait on), and nothing else."""
         taken = self.links.take(link(command.word("the link")))
-        count = int(command.words.pop(0)) if command.words else len(taken)
-        if not taken:
+        first = command.number("after", 0)
+        end = first + int(command.words.pop(0)) if command.words else len(taken)
+        if not taken[first:]:
             self.say("nothing waits there")
-        self.links.waiting = taken[count:] + self.links.waiting
-        for envelope in taken[:count]:
+        self.links.waiting = taken[:first] + taken[end:] + self.links.waiting
+        for envelope in taken[first:end]:
             self.deliver(envelope)
 
     def do_hold(self, command: Command) -> None:

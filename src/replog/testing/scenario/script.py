@@ -97,7 +97,8 @@ class Script:
                 newest = max(n for n, notice in self.notices.items() if notice.partition == identity)
                 entries.append(self.notices[newest])
         epoch = self.registered[to].broker_epoch if life is None else life
-        return LeaderAndIsr(self.controller_id, self.controller_epoch, epoch, number, complete is not None, ACK_TIMEOUT_MS, entries)
+        head = (self.controller_id, self.controller_epoch, epoch, number)
+        return LeaderAndIsr(*head, complete is not None, ACK_TIMEOUT_MS, entries, as_of=number)
 
     def view(self, to: int) -> UpdateMetadata:
         """The complete view, as of now."""

@@ -184,7 +184,7 @@ class Stage(CommonCommands):
         life = command.number("life", self.script.registered[number].broker_epoch)
         script = self.script
         notice = script.next_notice()
-        message = StopReplica(script.controller_id, script.controller_epoch, life, notice, [entry])
+        message = StopReplica(script.controller_id, script.controller_epoch, life, notice, [entry], as_of=notice)
         self.hand_over(number, ("controller", script.controller_id), message)
 
     def do_answer(self, command: Command) -> None:
