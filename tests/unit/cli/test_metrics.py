@@ -180,4 +180,5 @@ def test_nobody_answers(cluster: replog.Cluster) -> None:
     assert ran.status not in (0, 2)
     assert "does not answer" in ran.stderr
     with cluster.serve_status() as other:
-        assert "answers 404: nothing is at '/x/metrics'; there are /, /health, /metrics and /status.json" in run_with(None, "metrics", f"{other.url}x").stderr
+        ran = run_with(None, "metrics", f"{other.url}x")
+        assert "answers 404: nothing is at '/x/metrics'; there are /, /health, /metrics and /status.json" in ran.stderr
