@@ -166,8 +166,9 @@ class ClientCore:
         elif isinstance(message, Fetched | ListedOffsets | Epochs | AdminAnswer | Published):
             self._on_answer(message, now_ms)
         elif isinstance(message, Unreached):
-            if isinstance(op := self._requests.get(*numbers_of(message.message)), Operation):
-                op.is_unreached = True
+            for op in map(self._requests.get, numbers_of(message.message)):
+                if isinstance(op, Operation):
+                    op.is_unreached = True
         elif isinstance(message, Unsent):
             self.unsent(message.message, rejection(Code.MESSAGE_TOO_LARGE, message.reason))
         self.dispatch(now_ms)

@@ -127,6 +127,6 @@ __all__ = [
     "UpdateMetadata",
 ]
 
-DOUBTED: Final = frozenset({Admin, Stage, Publish})
-"""Single requests that change something. An asker that hears no answer counts them as perhaps carried out, but for what is told of as
-`Unreached`. (An append is not among them: it is repeated under its sequence.)"""
+DOUBTED: Final = frozenset({Admin, Produce, Publish, Stage})
+"""Requests that change something. An asker that hears no answer counts them as perhaps carried out, unless it is told that they are
+`Unreached`."""

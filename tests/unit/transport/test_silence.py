@@ -11,8 +11,9 @@ from tests.unit.transport.harness import Party, Stranger, fetched, idle, piece, 
 from replog import messages as m
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpLimits
+from replog.transport.tcp.asked import Asked, asked_by
 from replog.transport.tcp.lanes import BULK, CONTROL, DATA
-from replog.transport.tcp.losses import Losses, asked_by
+from replog.transport.tcp.losses import Losses
 from replog.transport.tcp.outgoing import Outgoing
 
 Make = Callable[..., Party]
@@ -170,7 +171,7 @@ def test_what_too_much_waits_for_already_is_lost(
     clock.advance(IDLE_MS // 2)
     broker.transport.close()
     client.say(1, question(2))
-    monkeypatch.setattr(client.transport._dialer, "hold", lambda link, parts, size: False)
+    monkeypatch.setattr(client.transport._dialer, "hold", lambda *_: False)
     one_turn(client, clock)
     settle([client], lambda: client.lost == [1, ("controller", 1)])
 
@@ -226,7 +227,7 @@ EVERYTHING, READS = [(7, False), (("controller", 7), False)], [(7, True), (("con
     ],
 )
 def test_what_the_end_of_a_lane_is_told_as(lanes: list[int], reached: bool, told: list[Any]) -> None:
-    losses = Losses(lambda address: reached)
+    losses = Losses(lambda address: reached, lambda address: ())
     for lane in lanes:
         losses.add(7, lane)
     assert losses.waiting
@@ -248,9 +249,10 @@ def never(item: Any) -> None:
 
 
 def test_what_was_not_sent_is_told_before_whom_nobody_reaches() -> None:
-    losses = Losses(lambda address: False)
-    wish = m.Admin(7, "create_topic", {})
-    losses.add(7, DATA, [asked_by("client", 7, wish), asked_by("client", 7, question(1))])
+    first, held = (m.Admin(number, "create_topic", {}) for number in (7, 8))
+    waiting = {7: [*asked_by("client", 7, held)]}
+    losses = Losses(lambda address: False, lambda address: waiting.pop(address, []))
+    losses.add(7, DATA, [*asked_by("client", 7, first), *asked_by("client", 7, question(1))])
     heard: list[Any] = []
 
     def interrupted(item: Any) -> None:
@@ -260,4 +262,19 @@ def test_what_was_not_sent_is_told_before_whom_nobody_reaches() -> None:
         losses.tell(lambda address, hint: heard.append(hint), interrupted)
     for _ in range(2):
         losses.tell(lambda address, hint: heard.append(hint), heard.append)
-    assert heard == [("client", None, m.Unreached(7, wish)), m.Disconnected(7), m.Disconnected(("controller", 7))]
+    hints = [m.Disconnected(7), m.Disconnected(("controller", 7))]
+    assert heard == [("client", None, m.Unreached(7, first)), ("client", None, m.Unreached(7, held)), *hints]
+
+
+@pytest.mark.parametrize(("lane", "given_up"), [(DATA, [7, 7]), (CONTROL, [7]), (BULK, [])])
+def test_whoever_is_told_to_have_lost_somebody_is_in_no_doubt_of_what_still_waits(lane: int, given_up: list[int]) -> None:
+    asked: list[Any] = []
+
+    def withdraw(address: Any) -> list[Asked]:
+        asked.append(address)
+        return []
+
+    losses = Losses(lambda address: True, withdraw)
+    losses.add(7, lane)
+    losses.tell(lambda address, hint: None, never)
+    assert asked == given_up

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replog.codec import FROM_CONTROLLER
 from replog.model import Address
 from replog.security.identity import Identity
+from replog.transport.tcp.asked import Asked
 from replog.transport.tcp.endpoint import SocketAddress
 from replog.transport.tcp.incoming import Incoming, Take
 from replog.transport.tcp.limits import HANDSHAKE_BYTES_MAX, TcpLimits
@@ -54,7 +55,7 @@ class Connection:
     __slots__ = (
         "addresses", "began_ms", "dialed", "exchange", "expects", "fd", "frame_began_ms", "frame_filled", "heard_ms", "identity",
         "incoming", "lane", "limited", "link", "local", "mask", "muted_ms", "name", "opened_by", "outgoing", "paused", "peer", "peer_id",
-        "refusal", "said_last", "socket", "state", "take", "taken_ms"
+        "refusal", "said_last", "socket", "state", "take", "taken_ms", "unwritten"
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, *, local: Address, name: str, now_ms: int, dialed: bool) -> None:
@@ -88,6 +89,8 @@ class Connection:
         self.opened_by = 0
         """How many frames of the other end had come when it was open: what comes after them are messages."""
         self.outgoing = Outgoing()
+        self.unwritten: list[Asked] = []
+        """Who is told if this ends now: of what was queued since the socket was last written to, not a byte has left."""
         self.mask = 0
         self.paused = False
         """Nothing is read, because the peer does not take what it has asked for."""

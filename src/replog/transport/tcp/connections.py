@@ -351,6 +351,7 @@ class Connections:
 
     def write(self, connection: Connection, now_ms: int) -> None:
         """Write what waits for one peer."""
+        connection.unwritten.clear()
         outgoing = connection.outgoing
         held, files = outgoing.held, outgoing.files
         failure: Exception | None = None

@@ -10,12 +10,13 @@ from replog.codec import Part
 from replog.errors import UsageError
 from replog.model import Address
 from replog.transport.tcp import sockets
+from replog.transport.tcp.asked import Asked
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections
 from replog.transport.tcp.endpoint import SocketAddress, known_addresses, parse_endpoint
 from replog.transport.tcp.lanes import LANES
 from replog.transport.tcp.limits import TcpLimits
-from replog.transport.tcp.links import Asked, Link, LinkKey, Sought
+from replog.transport.tcp.links import Link, LinkKey, Sought
 from replog.transport.tcp.resolving import Resolver
 
 __all__ = ["Dialer"]
@@ -75,7 +76,7 @@ class Dialer:
         """Whether any lane to it is open."""
         return any(link.open for link in self._links.values() if link.key.target == target)
 
-    def hold(self, link: Link, parts: Sequence[bytes | Part], size: int, asked: Asked | None = None) -> bool:
+    def hold(self, link: Link, parts: Sequence[bytes | Part], size: int, asked: Sequence[Asked]) -> bool:
         """Keep a frame for a link without a connection, and have it dialed; False: too much waits, it is dropped."""
         kept = link.hold(parts, size, 4 * self._limits.output_bytes_max, asked)
         if not link.is_under_way:
@@ -176,8 +177,9 @@ class Dialer:
             link.succeeded()
             for earlier in [each for each in link.open[1:] if not each.dialed]:
                 self._connections.end(earlier, "the peer has dialed again")  # it does that only without a connection
-        for parts, size, _asked in link.take_waiting():
+        for parts, size, asked in link.take_waiting():
             self._connections.send(connection, parts, size)
+            connection.unwritten += asked
 
     def ended(self, connection: Connection, reason: str, now_ms: int) -> None:
         """A connection of a link is closed."""
@@ -202,9 +204,13 @@ class Dialer:
             return False
         link = self.link(connection.link.key)
         if not link.open:
-            return self.hold(link, *queued)
+            return self.hold(link, *queued, connection.unwritten)
         self._connections.send(link.open[0], *queued)
         return True
+
+    def withdraw(self, target: Address) -> list[Asked]:
+        """Give up what waits for a connection to this peer, on any lane, and whoever would be in doubt of it: returned, to be told."""
+        return [asked for link in self._links.values() if link.key.target == target for asked in link.withdraw()]
 
     def moved(self, target: Address) -> None:
         """It is reached elsewhere now: what failed at the old place is not held against the new one."""

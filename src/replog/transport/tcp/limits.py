@@ -65,8 +65,9 @@ class TcpLimits:
     output_bytes_total_max: int = field(default=512 << 20, validator=_at_least(1))
     """The same of all peers of a broker together, without records that lie in a log: the client for which most waits has to go beyond it,
     else the broker for which most does."""
-    connect_timeout_ms: int = field(default=3_000, validator=_at_least(1))
-    """Until the other end's kernel has answered."""
+    connect_timeout_ms: int = field(default=2_500, validator=_at_least(1))
+    """Until the other end's kernel has answered. Below a client's `unanswered_ms`: it is told that nobody was reached before it goes
+    elsewhere, in doubt of what it has asked there."""
     handshake_timeout_ms: int = field(default=5_000, validator=_at_least(1))
     """Until both ends have said who they are; and until one that was refused has taken the reason."""
     frame_timeout_ms: int = field(default=30_000, validator=_at_least(1))

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from replog.codec import Part
 from replog.model import Address
+from replog.transport.tcp.asked import Asked
 from replog.transport.tcp.connection import Connection
 from replog.transport.tcp.endpoint import Endpoint
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.outgoing import release
 
-__all__ = ["Asked", "Link", "LinkKey", "Sought"]
-
-
-class Asked(NamedTuple):
-    """Who is told if a message is not sent after all, whom it was to reach, and what it was."""
-
-    sender: Address
-    to: Address
-    message: Any
+__all__ = ["Link", "LinkKey", "Sought"]
 
 
 class LinkKey(NamedTuple):
@@ -57,11 +50,11 @@ class Link:
         self.failures = 0
         self.retry_at_ms = 0
         """Not before is it dialed again."""
-        self._waiting: deque[tuple[Sequence[bytes | Part], int, Asked | None]] = deque()
+        self._waiting: deque[tuple[Sequence[bytes | Part], int, Sequence[Asked]]] = deque()
         self.waiting_bytes = 0
         """Size of the frames that wait for a connection."""
 
-    def hold(self, parts: Sequence[bytes | Part], size: int, bytes_max: int, asked: Asked | None) -> bool:
+    def hold(self, parts: Sequence[bytes | Part], size: int, bytes_max: int, asked: Sequence[Asked]) -> bool:
         """Keep a frame until there is a connection; False if too much waits: then it is dropped. The first always has room."""
         if self._waiting and self.waiting_bytes + size > bytes_max:
             release(parts)
@@ -70,7 +63,7 @@ class Link:
         self.waiting_bytes += size
         return True
 
-    def take_waiting(self) -> list[tuple[Sequence[bytes | Part], int, Asked | None]]:
+    def take_waiting(self) -> list[tuple[Sequence[bytes | Part], int, Sequence[Asked]]]:
         """What waits, for the connection that is open now."""
         waiting = list(self._waiting)
         self._waiting.clear()
@@ -82,7 +75,18 @@ class Link:
         waiting = self.take_waiting()
         for parts, _size, _asked in waiting:
             release(parts)
-        return [asked for _parts, _size, asked in waiting if asked is not None]
+        return [one for _parts, _size, asked in waiting for one in asked]
+
+    def withdraw(self) -> list[Asked]:
+        """Give up what somebody is told of if it is not sent, and return whom to tell. What nobody is told of goes on waiting."""
+        waiting = self.take_waiting()
+        for parts, size, asked in waiting:
+            if asked:
+                release(parts)
+            else:
+                self._waiting.append((parts, size, asked))
+                self.waiting_bytes += size
+        return [one for _parts, _size, asked in waiting for one in asked]
 
     def failed(self, now_ms: int, limits: TcpLimits, jitter: float) -> int:
         """An attempt came to nothing: the pause before the next doubles. Returns it, in ms."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from replog.messages import DOUBTED, Disconnected, Unreached
+from replog.messages import Disconnected, Unreached
 from replog.model import Address
+from replog.transport.tcp.asked import Asked
 from replog.transport.tcp.connection import IDLE, Connection
 from replog.transport.tcp.connections import CLOSED_BY_PEER
 from replog.transport.tcp.lanes import BULK, CONTROL, DATA
 from replog.transport.tcp.limits import TcpLimits
-from replog.transport.tcp.links import Asked
 
-__all__ = ["UNSERVED", "Losses", "asked_by", "is_harmless"]
+__all__ = ["UNSERVED", "Losses", "is_harmless"]
 
 UNSERVED = "the broker at this end is gone"
 """Why a connection is closed whose own end nobody serves any more."""
@@ -33,27 +33,26 @@ def is_harmless(connection: Connection, reason: str, now_ms: int, limits: TcpLim
     return 2 * (now_ms - max(connection.heard_ms, connection.taken_ms)) >= limits.idle_timeout_ms
 
 
-def asked_by(sender: Address, to: Address, message: Any) -> Asked | None:
-    """Who is to hear of it if `message` is not sent; None: nobody would count it as perhaps done. It holds no slices."""
-    return Asked(sender, to, message) if type(message) in DOUBTED else None
-
-
 class Losses:
-    """What is yet to be told, one hint per address: the worst that has happened. `reaches(address)`: whether any lane is open."""
+    """What is yet to be told, one hint per address: the worst that has happened.
 
-    def __init__(self, reaches: Callable[[Address], bool]) -> None:
+    `reaches(address)`: whether any lane is open. `withdraw(address)`: gives up what still waits to be sent there, and says who asked.
+    """
+
+    def __init__(self, reaches: Callable[[Address], bool], withdraw: Callable[[Address], Sequence[Asked]]) -> None:
         self._reaches = reaches
+        self._withdraw = withdraw
         self.waiting: dict[Address, bool] = {}
         """Whoever is lost -> whether just reads are in doubt."""
         self._unsent: list[Asked] = []
 
-    def add(self, address: Address, lane: int = DATA, unsent: Sequence[Asked | None] = ()) -> None:
+    def add(self, address: Address, lane: int = DATA, unsent: Sequence[Asked] = ()) -> None:
         """Nobody is reached there, or not on that lane; and what had waited for that, which is dropped.
 
         While others live, the end of CONTROL is told of the controller there only: commands are repeated, and what somebody has passed
         on to it is not. The end of BULK puts what is being read in doubt, that of DATA everything.
         """
-        self._unsent += [asked for asked in unsent if asked is not None]
+        self._unsent += unsent
         lives = lane != DATA and self._reaches(address)
         only_reads = lives and lane == BULK
         if not (lives and lane == CONTROL):
@@ -64,6 +63,9 @@ class Losses:
 
     def tell(self, told: Callable[[Address, Disconnected], object], back: Callable[[tuple[Address, Address, Any]], object]) -> None:
         """Give what was not sent `back` to its sender, and each hint to `told`, and forget it: after an interrupt it may be told twice."""
+        for address, only_reads in self.waiting.items():
+            if not only_reads:  # else the hint would put in doubt what waits for a dial on another lane
+                self._unsent += self._withdraw(address[1] if type(address) is tuple and address[0] == "controller" else address)
         for sender, to, message in self._unsent:
             back((sender, None, Unreached(to, message)))
         self._unsent.clear()

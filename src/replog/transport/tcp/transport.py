@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, route_of
@@ -16,6 +16,7 @@ from replog.model import Address
 from replog.ports import Transport
 from replog.security.tls_words import words_of
 from replog.transport.tcp.admission import refusal
+from replog.transport.tcp.asked import Asked, asked_by
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import CLOSED_BY_PEER, Connections
 from replog.transport.tcp.dialing import Dialer
@@ -26,7 +27,7 @@ from replog.transport.tcp.lanes import CONTROL, lane_of
 from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.links import Link, LinkKey
 from replog.transport.tcp.listeners import Listener, Listeners
-from replog.transport.tcp.losses import UNSERVED, Losses, asked_by, is_harmless
+from replog.transport.tcp.losses import UNSERVED, Losses, is_harmless
 from replog.transport.tcp.muting import muting_of
 from replog.transport.tcp.opening import Opening
 from replog.transport.tcp.outgoing import drop, without_records
@@ -138,7 +139,7 @@ class TcpTransport(Transport):
             wake=self._wakeup.ring,
             on_event=self._on_event,
         )
-        self._lost = Losses(self._dialer.reaches)
+        self._lost = Losses(self._dialer.reaches, self._dialer.withdraw)
         self._opening = Opening(
             self,
             reception,
@@ -206,7 +207,7 @@ class TcpTransport(Transport):
             lane = lane_of(message, self.role)
             way = None if self._whereabouts.doubtful else self._ways.get((sender, to, lane))
             if way is not None and way[0].open:
-                self._send_on(way[0].open[0], message, way[1])
+                self._send_on(way[0].open[0], message, way[1], asked_by(sender, to, message))
             else:
                 self._send_to_broker(sender, to, message, lane)
         if self._fitting.refused:
@@ -228,12 +229,12 @@ class TcpTransport(Transport):
         if link.open:
             if lane != CONTROL:
                 self._ways[sender, to, lane] = link, route
-            self._send_on(link.open[0], message, route)
+            self._send_on(link.open[0], message, route, asked)
         elif not link.is_under_way and link.retry_at_ms > self._now_ms():
             drop(message)
-            self._lost.add(target, lane, [asked])
+            self._lost.add(target, lane, asked)
         elif (sized := self._fitting.encode(to, message, route)) is not None and not self._dialer.hold(link, *sized, asked):
-            self._lost.add(target, lane, [asked])
+            self._lost.add(target, lane, asked)
             self._on_event("message_dropped", {"to": to, "message": type(message).__name__, "reason": "too much waits while it is dialed"})
 
     def _follow(self, target: int, newest: Connection | None = None) -> None:
@@ -248,7 +249,8 @@ class TcpTransport(Transport):
         if self._whereabouts.has_moved(broker_id):
             self._follow(broker_id, newest=connection)
 
-    def _send_on(self, connection: Connection, message: Any, route: int) -> None:
+    def _send_on(self, connection: Connection, message: Any, route: int, asked: Sequence[Asked] = ()) -> None:
+        connection.unwritten += asked
         waiting = connection.outgoing.size
         if waiting >= self._full_bytes and self.role == BROKER:
             drop(message)
@@ -490,7 +492,7 @@ class TcpTransport(Transport):
                 if connection.outgoing.size and harmless and reason != UNSERVED:
                     harmless = self._dialer.take_over(connection)
                 if not harmless:
-                    self._lost.add(connection.link.key.target, connection.link.key.lane)
+                    self._lost.add(connection.link.key.target, connection.link.key.lane, connection.unwritten)
         elif type(connection.peer) is tuple and reason != UNSERVED:
             self._lost.add(connection.peer)
         if connection.peer is not None or not (connection.dialed or reason == CLOSED_BY_PEER):  # a failed dialing was told of
