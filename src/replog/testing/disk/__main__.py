@@ -85,9 +85,13 @@ def _cluster(every: int, offset: int) -> int:
     """How many injuries were tried."""
     from replog.testing.disk.cluster_sweep import sweep_cluster
 
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # it warns of each replica that fails, as it should
-    with tempfile.TemporaryDirectory() as folder:
-        tally = sweep_cluster(Path(folder), every=every, offset=offset)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            tally = sweep_cluster(Path(folder), every=every, offset=offset)
+    finally:
+        logging.disable(before)
     if tally.injured:
         print(tally)
     return tally.injured

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from replog.testing.disk import __main__ as command
@@ -51,6 +53,7 @@ def test_a_share_without_any_injury_is_refused(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(SystemExit) as ended:
         command.main(["cluster", "--every", "900", "--offset", "800"])
     assert ended.value.code == 2
+    assert not logging.root.manager.disable, "whoever called it hears no warning any more"
     said = capsys.readouterr()
     assert "one in 900, from number 800 on: there are not so many injuries" in said.err
     assert said.out == ""
