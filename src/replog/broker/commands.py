@@ -52,8 +52,9 @@ class Commands:
         self._age_ms = 0
         self._named: dict[PartitionId, Mark] = {}
         """The newest notice that named each copy: an older complete one proves nothing by leaving it out (P-62)."""
-        self._complete = _NEVER
-        """Of the newest complete notice that was not partial: a copy that an older one names and this one did not was not wanted then."""
+        self._floor = _NEVER
+        """What is older is not applied: of the newest complete notice (a copy that an older one names, and this one did not, was not wanted
+        then, or not spoken of), or of the newest stop that was forgotten."""
 
     @property
     def notice(self) -> int:
@@ -98,7 +99,7 @@ class Commands:
             return
         for identity, mark in self._aging.items():
             if self._stopped.get(identity) == mark:
-                del self._stopped[identity]
+                self._forget_stop(identity)
         self._aging, self._age_ms = dict(self._stopped), now_ms + _STOPS_KEPT_MS
 
     def on_leader_and_isr(
@@ -115,7 +116,8 @@ class Commands:
 
         Without room for those logs, or for what one has to do first, the others go on, and the notice does not count as applied: it
         is to come again. A complete one counts all the same, because what is here can be served; the controller says the rest with
-        another (L2).
+        another (L2). Nor does a notice that was overtaken count, for what has overtaken it may not have been applied: it is to come
+        again as well, with what is true then.
         """
         answer = LeaderAndIsrAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
         answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
@@ -125,11 +127,16 @@ class Commands:
         mark = _mark(message)
         # An older notice may come later: it must bring back neither a copy that went, here or not, nor an older configuration.
         entries = [entry for entry in message.entries if self._named.get(entry.partition, mark) <= mark]
-        entries = [entry for entry in entries if self._stopped.get(entry.partition, _NEVER) < mark and mark >= self._complete]
+        entries = [entry for entry in entries if self._stopped.get(entry.partition, _NEVER) < mark]
+        if mark < self._floor or len(entries) < len(message.entries):
+            answer.error = Code.OPERATION_NOT_ATTEMPTED
+        if mark < self._floor:
+            return answer
         altered = self._create([entry for entry in entries if self._alters_flush(entry) and not refusal(entry)])
         failed = altered | self._create([entry for entry in entries if self._directory.get(entry.partition) is None])
         for entry in entries:
             why = failed.get(entry.partition, Code.NONE)
+            self._named[entry.partition] = mark
             if why:
                 answer.errors.append((entry.partition, why))
                 if why == Code.LOG_DIRECTORY_FULL and entry.partition in altered:
@@ -139,21 +146,21 @@ class Commands:
                 continue
             self.unmade.pop(entry.partition, None)
             self._stopped.pop(entry.partition, None)
-            self._named[entry.partition] = max(mark, self._named.get(entry.partition, mark))
             error = become(entry)
             if error and error not in (Code.FENCED_LEADER_EPOCH, Code.INVALID_UPDATE_VERSION):
                 answer.errors.append((entry.partition, error))
         if message.complete:
+            self._floor = mark
             named = {entry.partition for entry in message.entries}
             here = [identity for identity in self._directory.identities() if identity not in named]
             answer.strays = [identity for identity in here if self._named.get(identity, mark) <= mark]
             if not message.is_partial:
                 for identity in [one for one in self.unmade if one not in named]:
                     self._wanted_no_more(identity, mark)
-                self._complete = max(mark, self._complete)
+                self._named = {one: of for one, of in self._named.items() if of >= mark or self._directory.get(one) is not None}
                 # A topic that is being deleted is left out without more to say of it: an earlier copy of this notice is as old.
                 self._remember_stops(answer.strays, mark)
-        if message.complete or all(error != Code.LOG_DIRECTORY_FULL for _, error in answer.errors):
+        if not answer.error and (message.complete or all(error != Code.LOG_DIRECTORY_FULL for _, error in answer.errors)):
             self._applied.note(message.notice, complete=message.complete)
         return answer
 
@@ -216,7 +223,11 @@ class Commands:
         for identity in identities:
             self._stopped[identity] = max(mark, self._stopped.pop(identity, mark))
         while len(self._stopped) > _STOPS_REMEMBERED:
-            del self._stopped[next(iter(self._stopped))]
+            self._forget_stop(next(iter(self._stopped)))
+
+    def _forget_stop(self, identity: PartitionId) -> None:
+        """What is older than it must not bring that copy back, nor is it known by then which one."""
+        self._floor = max(self._floor, self._stopped.pop(identity))
 
 
 def _mark(message: LeaderAndIsr | StopReplica) -> Mark:

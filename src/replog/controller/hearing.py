@@ -92,7 +92,9 @@ class Hearing:
         topic_ids = {entry.partition.topic_id for entry in box.stopped(message.notice) if entry.delete}
         box.answered(message.notice, now_ms=self._now_ms)
         for topic_id in sorted(topic_ids - box.stopping() if topic_ids else topic_ids):
-            if topic_id in self.cluster.removed:
+            if topic_id in self.cluster.removed and not box.acknowledged:
+                box.removals = tuple(sorted({*box.removals, topic_id}))  # its complete notice may find copies that nobody knows of
+            elif topic_id in self.cluster.removed:
                 self.ask(CopiesGone(message.broker_id, topic_id))
 
     def _refused(self, error: int, controller_epoch: int) -> bool:

@@ -12,7 +12,9 @@ from replog.broker import commands as commands_module
 from replog.broker.broker import Broker
 from replog.broker.commands import TOPIC_DELETED, Commands
 from replog.broker.reports import Reports
+from replog.controller.hearing import Hearing
 from replog.controller.outboxes import BrokerOutbox
+from replog.errors import Code
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 
@@ -145,10 +147,40 @@ def makes_what_was_left_out(patch: Patch) -> None:
     obey = Commands.on_leader_and_isr
 
     def mutant(self: Commands, message: Any, *how: Any) -> Any:
-        self._complete = commands_module._NEVER
+        self._floor = commands_module._NEVER
         return obey(self, message, *how)
 
     patch.setattr(Commands, "on_leader_and_isr", mutant)
+
+
+def counts_what_was_overtaken(patch: Patch) -> None:
+    """A notice counts as applied if something newer has come for what it names, whatever has become of that."""
+    obey = Commands.on_leader_and_isr
+
+    def mutant(self: Commands, message: Any, *how: Any) -> Any:
+        answer = obey(self, message, *how)
+        if answer.error == Code.OPERATION_NOT_ATTEMPTED:
+            answer.error = Code.NONE
+            self._applied.note(message.notice, complete=message.complete)
+        return answer
+
+    patch.setattr(Commands, "on_leader_and_isr", mutant)
+
+
+def believes_the_stop(patch: Patch) -> None:
+    """A broker that has answered a stop holds nothing of that topic, although its complete notice may find more."""
+    answered = Hearing.on_stop_replica_answer
+
+    def mutant(self: Hearing, message: Any) -> None:
+        box = self.publisher.outboxes.get(message.broker_id, message.broker_epoch)
+        before = True if box is None else box.acknowledged
+        if box is not None:
+            box.acknowledged = True
+        answered(self, message)
+        if box is not None:
+            box.acknowledged = before
+
+    patch.setattr(Hearing, "on_stop_replica_answer", mutant)
 
 
 LATE: dict[str, Any] = {"repeat": 0.1, "slow": 0.05, "slow_ms": 6_000}
@@ -188,7 +220,6 @@ MUTANTS = (
         "X122", "the number of a command says which is newer", "own", orders_by_the_number, scenarios=("X-20",),
         tests=(
             f"{_COMMANDS}::test_a_late_copy_of_an_older_notice_does_not_bring_back_what_a_newer_copy_of_the_complete_one_left_out",
-            "tests/simulation/test_corpus.py::test_what_failed_once_does_not_fail_again[S6-44024515]",
         ),
     ),
     Mutant(
@@ -203,6 +234,21 @@ MUTANTS = (
     Mutant(
         "X125", "a late notice makes a copy that a newer complete one left out", "own", makes_what_was_left_out,
         tests=(f"{_COMMANDS}::test_a_late_notice_makes_no_copy_that_a_newer_complete_one_left_out",),
+    ),
+    Mutant(
+        "X126", "a notice that was overtaken counts as applied", "own", counts_what_was_overtaken, scenarios=("P-62", "P-69", "X-20"),
+        tests=tuple(
+            f"{_COMMANDS}::test_what_was_overtaken_comes_again_for_the_newer_one_may_not_have_been_applied[{how}]"
+            for how in ("named", "stopped", "full", "refused")
+        ),
+    ),
+    Mutant(
+        "X127", "the answer to a stop is taken for that to a complete notice", "own", believes_the_stop,
+        tests=tuple(
+            "tests/unit/controller/test_topics.py::"
+            f"test_a_broker_that_may_hold_what_nobody_knows_of_is_asked_before_the_deletion_is_forgotten[{lost}]"
+            for lost in ("notice", "answer")
+        ),
     ),
 )
 

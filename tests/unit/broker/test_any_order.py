@@ -5,6 +5,7 @@ Within the life of a process no copy goes back, and once everything arrives the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 import pytest
@@ -13,14 +14,28 @@ from attrs import evolve
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
 from replog.controller.outboxes import Outboxes
+from replog.errors import Code, LogFull
 from replog.log.memory import MemoryLogDirectory
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, Registered, StopEntry, StopReplica, StopReplicaAnswer
 from replog.model import Assignment, PartitionId, PartitionState
+from replog.ports import LogStart
 from replog.testing.clock import SeededIds
 
 PARTITIONS = [PartitionId(b"t" * 16, number, 0) for number in range(3)]
 BROKER, CONTROLLER = 3, 1
 Message = LeaderAndIsr | StopReplica | LeaderAndIsrAnswer | StopReplicaAnswer | Registered
+
+
+class Disk(MemoryLogDirectory):
+    """It may have no room for another log."""
+
+    full = False
+
+    def create(self, starts: Iterable[LogStart]) -> None:
+        starts = list(starts)
+        if self.full and starts:
+            raise LogFull("no space")
+        super().create(starts)
 
 
 class Surroundings:
@@ -33,7 +48,7 @@ class Surroundings:
         self.wanted = {one: self.chance.random() < 0.7 for one in PARTITIONS}
         self.life = self.controller_epoch = 1
         self.waiting: list[Message] = []
-        self.directory = MemoryLogDirectory(limits=BrokerConfig(), directory_id="d" * 32)
+        self.directory = Disk(limits=BrokerConfig(), directory_id="d" * 32)
         self.start()
         self.elect()
 
@@ -78,10 +93,11 @@ class Surroundings:
         elif isinstance(message, Registered):
             if message.broker_epoch > self.broker.broker_epoch:  # a process hears of its registrations in their order
                 self.broker.receive(None, message, self.now_ms)
-        elif (message.error, message.controller_epoch) == (0, self.controller_epoch) and not message.errors:
+        elif (message.error, message.controller_epoch) == (0, self.controller_epoch):
             box = self.boxes.get(BROKER, message.broker_epoch)
             if box is not None:
-                box.answered(message.notice, now_ms=self.now_ms)
+                assert {code for _, code in message.errors} <= {Code.LOG_DIRECTORY_FULL}
+                box.answered(message.notice, tuple(one for one, _ in message.errors), self.now_ms)
 
     def check(self) -> None:
         """No copy goes back."""
@@ -100,7 +116,8 @@ class Surroundings:
     def step(self) -> None:
         """One thing that happens, with everything that may go wrong."""
         self.now_ms += self.chance.choice((1, 10, 500, 1_500))
-        what = self.chance.choices(("change", "deliver", "lose", "remind", "register", "elect", "start"), (25, 40, 7, 14, 5, 2, 1))[0]
+        kinds = {"change": 25, "deliver": 40, "lose": 7, "remind": 14, "register": 5, "elect": 2, "start": 1, "fill": 3}
+        (what,) = self.chance.choices(list(kinds), kinds.values())
         if what in ("deliver", "lose") and self.waiting:
             index = self.chance.randrange(len(self.waiting))
             message = self.waiting[index] if self.chance.random() < 0.25 else self.waiting.pop(index)
@@ -110,6 +127,8 @@ class Surroundings:
             self.change()
         elif what == "remind":
             self.remind()
+        elif what == "fill":
+            self.directory.full ^= True
         elif what == "register":  # anew, or the same one that could not be read for a while
             self.boxes.forget(BROKER)
             if self.chance.random() < 0.5:
@@ -126,7 +145,8 @@ class Surroundings:
         self.waiting += [one for _, one in self.boxes.flush(self.now_ms)]
 
     def settle(self) -> None:
-        """Nothing is lost any more."""
+        """Nothing is lost any more, and there is room."""
+        self.directory.full = False
         box = self.boxes.get(BROKER, self.life)
         assert box is not None
         for _ in range(100):
@@ -141,9 +161,9 @@ class Surroundings:
         pytest.fail("the broker never gets on")
 
 
-@pytest.mark.parametrize("first", range(0, 400, 50))
+@pytest.mark.parametrize("first", range(0, 800, 100))
 def test_nothing_goes_back_and_everything_is_heard_at_last(first: int) -> None:
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 100):
         around = Surroundings(seed)
         for _ in range(around.chance.choice((40, 120, 300))):
             around.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -48,6 +49,28 @@ def apply(to: Commands, message: LeaderAndIsr, error: int = 0) -> list[Partition
 
     to.on_leader_and_isr(message, become)
     return reached
+
+
+def not_attempted(to: Commands, message: LeaderAndIsr) -> list[PartitionId]:
+    """Deliver a notice that is answered as one that is to come again; the partitions that it reached all the same."""
+    reached: list[PartitionId] = []
+    answer = to.on_leader_and_isr(message, lambda entry: reached.append(entry.partition) or 0)
+    assert answer.error == Code.OPERATION_NOT_ATTEMPTED
+    return reached
+
+
+def _without_room(to: Commands, message: LeaderAndIsr) -> LeaderAndIsrAnswer:
+    """Deliver a notice while no log can be made, or altered."""
+
+    def full(starts: object) -> None:
+        raise LogFull("no space")
+
+    directory: Any = to._directory
+    directory.create = full
+    try:
+        return to.on_leader_and_isr(message, lambda entry: 0)
+    finally:
+        del directory.create
 
 
 @pytest.mark.parametrize(
@@ -350,10 +373,65 @@ def test_a_late_notice_makes_no_copy_that_a_newer_complete_one_left_out() -> Non
     assert apply(to, told(5, as_of=7, entries=[entry])) == [IDENTITY]  # of the same time: there was no room for it
 
 
-def test_a_partial_notice_does_not_say_that_what_it_leaves_out_is_not_wanted() -> None:
+def test_a_late_notice_makes_no_copy_that_a_partial_one_left_out_and_comes_again() -> None:
+    """That one does not say that the copy is not wanted: as of now, the late one will."""
     to = commands()
-    to.on_leader_and_isr(evolve(told(4, as_of=7, complete=True), is_partial=True), lambda entry: 0)
-    assert apply(to, told(1, as_of=6, entries=[notice(1, 0, (1,))])) == [IDENTITY]
+    entry = notice(1, 0, (1,))
+    to.on_leader_and_isr(evolve(told(0, as_of=7, complete=True), is_partial=True), lambda entry: 0)
+    assert not_attempted(to, told(1, as_of=6, entries=[entry])) == []
+    assert to.notice == 0
+    assert apply(to, told(1, as_of=7, entries=[entry])) == [IDENTITY]
+    assert to.notice == 1
+
+
+OTHER = IDENTITY._replace(partition=9)
+
+
+@pytest.mark.parametrize("how", ["named", "stopped", "full", "refused"])
+def test_what_was_overtaken_comes_again_for_the_newer_one_may_not_have_been_applied(how: str) -> None:
+    to = commands()
+    entry = notice(1, 0, (1,))
+    apply(to, told(0, as_of=1, complete=True))
+    if how == "named":
+        apply(to, told(2, as_of=3, entries=[entry]))
+    elif how == "stopped":
+        to.on_stop_replica(StopReplica(9, 1, 3, 2, [StopEntry(IDENTITY, 0, True)], as_of=3), lambda entry: 0)
+    elif how == "full":  # there was no room to make it
+        assert _without_room(to, told(1, as_of=3, entries=[entry])).errors == [(IDENTITY, Code.LOG_DIRECTORY_FULL)]
+    else:  # there was none for what it has to do first
+        assert apply(to, told(1, as_of=3, entries=[entry]), Code.LOG_DIRECTORY_FULL) == [IDENTITY]
+    before = to.notice
+    assert not_attempted(to, told(1, as_of=2, entries=[entry, PartitionNotice(OTHER, *_rest())])) == [OTHER]
+    assert to.notice == before == 0
+    assert apply(to, told(1, as_of=4, entries=[entry])) == [IDENTITY]
+    assert to.notice == (1 if how in ("full", "refused") else 2)
+
+
+def test_a_copy_that_was_left_out_when_there_was_no_room_for_it_is_named_no_more() -> None:
+    to = commands()
+    _without_room(to, told(0, as_of=1, complete=True, entries=[notice(1, 0, (1,))]))
+    apply(to, told(0, as_of=2, complete=True))
+    assert not to._named
+
+
+def test_of_a_copy_that_has_no_room_for_another_flush_no_older_state_is_taken() -> None:
+    to = commands()
+    entry = notice(1, 0, (1,))
+    apply(to, told(0, complete=True, entries=[entry]))
+    altered = evolve(entry, config=evolve(entry.config, flush="ack"))
+    _without_room(to, told(2, as_of=7, entries=[altered]))
+    assert not_attempted(to, told(1, as_of=5, entries=[entry])) == []
+
+
+def test_after_a_stop_was_forgotten_nothing_older_is_applied() -> None:
+    to = commands()
+    apply(to, told(0, complete=True))
+    to.on_stop_replica(StopReplica(9, 1, 3, 1, [StopEntry(IDENTITY, 0, True)], as_of=5), lambda entry: 0)
+    to.age(1)
+    to.age(10**9)
+    assert not to._stopped
+    assert not_attempted(to, told(2, as_of=4, entries=[notice(1, 0, (1,))])) == []
+    assert apply(to, told(2, as_of=6, entries=[notice(1, 0, (1,))])) == [IDENTITY]
 
 
 def test_a_late_stop_leaves_a_copy_alone_that_a_complete_notice_has_named_since() -> None:

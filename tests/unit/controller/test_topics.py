@@ -8,7 +8,7 @@ from tests.unit.controller.harness import World, pid
 from replog.controller.changes import DeletionSet
 from replog.controller.events import DeletionsSeen, Wish
 from replog.errors import Code
-from replog.messages import AlterIsr, LeaderAndIsr, StopReplica
+from replog.messages import AlterIsr, LeaderAndIsr, LeaderAndIsrAnswer, StopReplica
 from replog.metadata import layout
 from replog.model import Assignment
 from replog.ports import Create, Delete
@@ -397,3 +397,33 @@ def test_a_wish_that_was_seen_long_ago_does_not_undo_the_one_in_its_place():
     assert [step.ops[-1].path for step in term.controller.decide(seen).steps] == [layout.delete_topic_path("t")]
     term.cluster.apply(DeletionSet("t", new, 0))
     assert term.controller.decide(seen).steps == ()
+
+
+@pytest.mark.parametrize("lost", ["notice", "answer"])
+def test_a_broker_that_may_hold_what_nobody_knows_of_is_asked_before_the_deletion_is_forgotten(lost: str) -> None:
+    """Broker 3 was down as its partition went. Only its complete notice finds that copy: the answer to a stop says nothing of it."""
+    world = World(3)
+    world.create(assignment={0: [1, 2], 1: [1, 3]}, config={"min_isr": 1})
+    world.kill(3)
+    assert world.admin("remove_partitions", name="t", partitions=[1]).error == 0
+    dropped: list[object] = []
+
+    def drop(sender: object, to: object, message: object) -> bool:
+        is_notice = isinstance(message, LeaderAndIsr) and to == 3 and message.complete
+        is_answer = isinstance(message, LeaderAndIsrAnswer) and message.broker_id == 3
+        if dropped or not (is_notice if lost == "notice" else is_answer):
+            return False
+        dropped.append(message)
+        return True
+
+    world.drop = drop
+    world.start(3, settle=True)
+    assert dropped
+    assert list(world.disks[3])
+    assert world.admin("delete_topic", name="t").error == 0
+    for _ in range(3):
+        world.advance(3_000)
+        for broker_id in world.nodes:
+            world.heartbeat(broker_id)
+    assert not list(world.disks[3])
+    assert world.told("stray_kept") == []
