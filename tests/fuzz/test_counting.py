@@ -27,6 +27,7 @@ EACH = 1_500
 SOURCES = Path(replog.__file__).parent
 ARGUMENTS = {
     "client.arguments.parse_acks": "arguments of a programmer",
+    "client.arguments.parse_place": "arguments of a programmer",
     "client.arguments.parse_position": "arguments of a programmer",
     "runtime.connected.parse_bootstrap": "arguments of a programmer; each address goes through parse_endpoint",
 }
