@@ -20,6 +20,8 @@ from replog.testing.simulator.plan import Plan, draw
 __all__ = ["Found", "find", "keep", "path_of", "regenerate", "replay", "stored"]
 
 FOLDER = Path(__file__).parent / "plans"
+NEIGHBOURS = 1_000
+"""So many seeds of a stored plan are tried before another is looked for: a second or two each, and no minimising."""
 
 
 @frozen
@@ -74,19 +76,23 @@ def replay(mutant: Mutant, plan: Plan, *, variants: int = 30) -> tuple[Plan, Vio
     return None
 
 
-def keep(mutant: Mutant, found: Found) -> None:
+def keep(mutant: Mutant, plan: Plan, violation: Violation) -> None:
     """Store the plan of a mutant, over an earlier one."""
     FOLDER.mkdir(exist_ok=True)
-    text = to_json(Failure(found.plan, found.violation.invariant, f"{mutant.number}: {mutant.title}"))
+    text = to_json(Failure(plan, violation.invariant, f"{mutant.number}: {mutant.title}"))
     path_of(mutant).write_text(text, encoding="utf-8")
 
 
 def regenerate(name: str, *, cap: int, runs_max: int) -> str:
-    """Find, minimise and store one plan; what became of it."""
+    """Store one plan that catches the mutant, and say what became of it: the one that is stored with another seed, which is small already;
+    or else one that is found and minimised."""
     mutant = by_name(name)
+    if path_of(mutant).exists() and (near := replay(mutant, stored(mutant).plan, variants=NEIGHBOURS)) is not None:
+        keep(mutant, *near)
+        return f"{mutant.number:<6}{mutant.name}: {near[1].invariant} by the stored plan with seed {near[0].seed}"
     found = find(mutant, range(1, cap + 1), runs_max=runs_max)
     if found is None:
         return f"{mutant.number:<6}{mutant.name}: not caught in {cap} schedules"
-    keep(mutant, found)
+    keep(mutant, found.plan, found.violation)
     small = f"{found.faults_before} faults, minimised to {len(found.plan.faults)} in {found.runs} runs"
     return f"{mutant.number:<6}{mutant.name}: {found.violation.invariant} by seed {found.seed}, {small}"
