@@ -114,10 +114,9 @@ class Commands:
         not, 0 if it would. `stand_down` is told of a notice for a copy that is here and has no room for another `flush`: of an epoch that
         has ended it must not go on as the leader.
 
-        Without room for those logs, or for what one has to do first, the others go on, and the notice does not count as applied: it
-        is to come again. A complete one counts all the same, because what is here can be served; the controller says the rest with
-        another (L2). Nor does a notice that was overtaken count, for what has overtaken it may not have been applied: it is to come
-        again as well, with what is true then.
+        Without room for those logs, or for what one has to do first, the others go on, and the notice does not count: it is to come
+        again. A complete one counts all the same, because what is here can be served; the controller says the rest with another (L2).
+        Nor does a notice count that was overtaken, for by what may not have been applied: it comes again, with what is true then.
         """
         answer = LeaderAndIsrAnswer(-1, self.broker_epoch, message.controller_epoch, message.notice, Code.NONE)
         answer.error = self.fence(message.controller_id, message.controller_epoch, message.broker_epoch)
