@@ -11,7 +11,7 @@ from replog.client.client import Client
 from replog.errors import Unavailable
 from replog.metrics.troubles import WRONG
 from replog.status.acting import MAY_HIDE, ask_controller
-from replog.status.judging import judge, wrong_with_brokers
+from replog.status.judging import judge, too_few, wrong_with_brokers
 
 __all__ = ["health"]
 
@@ -85,9 +85,7 @@ def _show(context: Context, report: dict[str, Any], brokers_min: int) -> None:
         context.output.line(report["no_controller"])
     context.output.line(f"controller: {controller}, epoch {report['controller_epoch']}")
     serving = sum(b["state"] == "serving" for b in report["brokers"])
-    if serving < brokers_min:
-        context.output.line(f"{serving} brokers serve, and {brokers_min} should")
-    for sentence in wrong_with_brokers(report):
+    for sentence in (*too_few(serving, brokers_min), *wrong_with_brokers(report)):
         context.output.line(sentence)
     context.output.line(f"{report['topics']} topics, {report['partitions']} partitions")
     if report["may_hide_topics"]:

@@ -1,4 +1,4 @@
-"""What is given to a log that is used alone: every refusal names the value and what is allowed. The log of a broker pays for none of it."""
+"""What is given to a log by who uses it alone: refusals name the value and what is allowed. No batch of a broker's log passes here."""
 
 from __future__ import annotations
 

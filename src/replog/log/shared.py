@@ -141,8 +141,6 @@ class SharedLog(FileLog):
     def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
         for name, value in (("offset", offset), ("limit", limit), ("max_bytes", max_bytes)):
             whole(value, name)
-        if offset < self.start_offset and offset < limit:
-            raise UsageError(f"offset is {offset}; the log starts at {self.start_offset}")
         return FileLog.read(self, offset, limit, max_bytes)
 
     def group_floor(self, offset: int) -> int:

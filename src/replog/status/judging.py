@@ -9,7 +9,7 @@ from replog.client.results import BrokerDescription
 from replog.client.view import View
 from replog.metrics.troubles import WRONG, troubles
 
-__all__ = ["judge", "wrong_with_brokers"]
+__all__ = ["judge", "too_few", "wrong_with_brokers"]
 
 
 def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide: bool = False) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
     controller = view.controller if view.controller in serving and not no_controller else None
     fenced = sorted({b.broker_id for b in brokers} - serving - set(missing))
     reasons = [no_controller or "no broker is the controller"] if controller is None else []
-    reasons += [f"{len(serving)} brokers serve, and {brokers_min} should"] if len(serving) < brokers_min else []
+    reasons += too_few(len(serving), brokers_min)
     of_brokers = {"missing_brokers": missing, "fenced_brokers": fenced, "shared_endpoints": _shared_endpoints(brokers)}
     reasons += wrong_with_brokers(of_brokers)
     reasons += [f"{len(places)} partitions {WRONG[kind]}" for kind, places in found.items() if places]
@@ -61,6 +61,11 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
         "may_hide_topics": may_hide,
         **found,
     }
+
+
+def too_few(serving: int, brokers_min: int) -> list[str]:
+    """A sentence if fewer brokers serve than are asked for."""
+    return [f"{serving} brokers serve, and {brokers_min} should"] if serving < brokers_min else []
 
 
 def wrong_with_brokers(report: Mapping[str, Any]) -> list[str]:

@@ -5,37 +5,23 @@ Within the life of a process no copy goes back, and once everything arrives the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
 
 import pytest
 from attrs import evolve
+from tests.unit.broker.test_commands import FullDirectory
 
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
 from replog.controller.outboxes import Outboxes
 from replog.errors import Code, LogFull
-from replog.log.memory import MemoryLogDirectory
 from replog.messages import LeaderAndIsr, LeaderAndIsrAnswer, PartitionNotice, Registered, StopEntry, StopReplica, StopReplicaAnswer
 from replog.model import Assignment, PartitionId, PartitionState
-from replog.ports import LogStart
 from replog.testing.clock import SeededIds
 
 PARTITIONS = [PartitionId(b"t" * 16, number, 0) for number in range(3)]
 BROKER, CONTROLLER = 3, 1
 Message = LeaderAndIsr | StopReplica | LeaderAndIsrAnswer | StopReplicaAnswer | Registered
-
-
-class Disk(MemoryLogDirectory):
-    """It may have no room for another log."""
-
-    full = False
-
-    def create(self, starts: Iterable[LogStart]) -> None:
-        starts = list(starts)
-        if self.full and starts:
-            raise LogFull("no space")
-        super().create(starts)
 
 
 class Surroundings:
@@ -48,7 +34,8 @@ class Surroundings:
         self.wanted = {one: self.chance.random() < 0.7 for one in PARTITIONS}
         self.life = self.controller_epoch = 1
         self.waiting: list[Message] = []
-        self.directory = Disk(limits=BrokerConfig(), directory_id="d" * 32)
+        self.directory = FullDirectory(limits=BrokerConfig(), directory_id="d" * 32)
+        self.directory.problem = None
         self.start()
         self.elect()
 
@@ -128,7 +115,7 @@ class Surroundings:
         elif what == "remind":
             self.remind()
         elif what == "fill":
-            self.directory.full ^= True
+            self.directory.problem = None if self.directory.problem else LogFull
         elif what == "register":  # anew, or the same one that could not be read for a while
             self.boxes.forget(BROKER)
             if self.chance.random() < 0.5:
@@ -146,7 +133,7 @@ class Surroundings:
 
     def settle(self) -> None:
         """Nothing is lost any more, and there is room."""
-        self.directory.full = False
+        self.directory.problem = None
         box = self.boxes.get(BROKER, self.life)
         assert box is not None
         for _ in range(100):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 from attrs import evolve
@@ -20,8 +19,21 @@ from replog.model import PartitionId
 from replog.ports import Log, LogStart
 
 
+class FullDirectory(MemoryLogDirectory):
+    """Makes no log while there is no room, or after that never again."""
+
+    problem: type[Exception] | None = LogFull
+
+    def create(self, starts: Iterable[LogStart]) -> list[Log]:
+        if self.problem is not None:
+            raise self.problem("no room")
+        return super().create(starts)
+
+
 def commands(life: int = 3) -> Commands:
-    made = Commands(MemoryLogDirectory(directory_id="d"))
+    directory = FullDirectory(directory_id="d")
+    directory.problem = None
+    made = Commands(directory)
     made.registered(life)
     return made
 
@@ -61,16 +73,12 @@ def not_attempted(to: Commands, message: LeaderAndIsr) -> list[PartitionId]:
 
 def _without_room(to: Commands, message: LeaderAndIsr) -> LeaderAndIsrAnswer:
     """Deliver a notice while no log can be made, or altered."""
-
-    def full(starts: object) -> None:
-        raise LogFull("no space")
-
-    directory: Any = to._directory
-    directory.create = full
-    try:
-        return to.on_leader_and_isr(message, lambda entry: 0)
-    finally:
-        del directory.create
+    directory = to._directory
+    assert isinstance(directory, FullDirectory)
+    directory.problem = LogFull
+    answer = to.on_leader_and_isr(message, lambda entry: 0)
+    directory.problem = None
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -174,17 +182,6 @@ def test_another_controller_or_another_life_counts_from_the_start() -> None:
     assert to.notice == 7
     to.registered(4)
     assert to.notice == -1
-
-
-class FullDirectory(MemoryLogDirectory):
-    """Makes no log while there is no room, or after that never again."""
-
-    problem: type[Exception] | None = LogFull
-
-    def create(self, starts: Iterable[LogStart]) -> list[Log]:
-        if self.problem is not None:
-            raise self.problem("no room")
-        return super().create(starts)
 
 
 def test_without_room_a_notice_does_not_count_and_the_copies_that_are_here_go_on() -> None:

@@ -72,10 +72,10 @@ class Link:
 
     def drop_waiting(self) -> list[Asked]:
         """Nobody is reached. Returns whom to tell that not a byte of it was sent."""
-        waiting = self.take_waiting()
-        for parts, _size, _asked in waiting:
+        unsent = self.withdraw()
+        for parts, _size, _asked in self.take_waiting():
             release(parts)
-        return [one for _parts, _size, asked in waiting for one in asked]
+        return unsent
 
     def withdraw(self) -> list[Asked]:
         """Give up what somebody is told of if it is not sent, and return whom to tell. What nobody is told of goes on waiting."""
