@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from replog.cli.context import Context
+from replog.client.reassigning import checked_wishes
 from replog.errors import UsageError
 
 __all__ = ["Places", "keep", "moves_in", "plan_of", "read_plan"]
@@ -50,6 +51,11 @@ def read_plan(context: Context, name: str) -> Places:
         raise UsageError(f"{name} is no plan: it must be {_SHAPE} ({type(problem).__name__}: {problem})") from problem
     if isinstance(version, bool) or version != _VERSION:
         raise UsageError(f"{name} is a plan of version {json.dumps(version)}; this replog knows version {_VERSION}")
+    if places:
+        try:
+            checked_wishes(places)
+        except UsageError as problem:
+            raise UsageError(f"{name} cannot be a plan: {problem}") from problem
     return places
 
 

@@ -12,7 +12,7 @@ from replog.cli.plans import Places, keep, moves_in, plan_of, read_plan
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
-from replog.client.reassigning import Judged, Reassignment, checked_wishes
+from replog.client.reassigning import Judged, Reassignment
 from replog.errors import ReplogError, UsageError, error_name
 
 __all__ = ["cancel", "execute", "generate", "status"]
@@ -65,8 +65,6 @@ def execute(context: Context) -> int:
     """Wish what a plan says. The plan that leads back is kept first, if one is asked for."""
     asked, output = context.arguments, context.output
     targets = moves_in(asked.plan, read_plan(context, asked.plan))
-    if targets:
-        checked_wishes(targets)
     if asked.dry_run:
         return _rehearse(context, targets)
     with context.client() as client:

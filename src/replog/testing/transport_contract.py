@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from replog.config import BrokerConfig
 from replog.errors import UsageError
 from replog.messages import ControlledShutdown, ControlledShutdownAnswer, Fetched, FetchedEntry
 from replog.model import Address, PartitionId
@@ -22,7 +23,8 @@ from replog.slices import MemorySlice
 
 __all__ = ["TransportContract"]
 
-LARGE_BYTES = 1 << 20
+LARGE_BYTES = BrokerConfig().fetch_bytes_max
+"""As much as brokers put into one answer as shipped, and a batch of a producer may have: many carriers stop at 1 or 4 MiB."""
 MANY = 5_000
 STAY_S = 0.005
 """How long a receiver stays where it is, to see whether another thread comes."""

@@ -122,6 +122,10 @@ def test_what_moves_counts_where_it_is_going(run: Run, cluster: replog.Cluster) 
         (("execute", "-"), plan_of(("orders", 0, [1]), ("x", 0, [1]), ("orders", 0, [2])).encode(), "- names orders-0 twice"),
         (("cancel", "-"), plan_of(("orders", 0, [1]), ("orders", 0, [1])).encode(), "- names orders-0 twice"),
         (("execute", "-"), plan_of(("orders", 0, [1])).replace("[1]", "null").encode(), "null for the replicas of orders-0"),
+        (("execute", "-"), plan_of(("a b", 0, [1])).encode(), "- cannot be a plan: topic name 'a b'"),
+        (("cancel", "-"), plan_of(("a b", 0, [1])).encode(), "- cannot be a plan: topic name 'a b'"),
+        (("execute", "-"), plan_of(("orders", 0, [-4])).encode(), "- cannot be a plan: broker id is -4"),
+        (("execute", "-"), plan_of(("orders", 0, [1])).replace("[1]", "7").encode(), "- cannot be a plan: the target of orders-0"),
         (("cancel",), b"", "name a plan, or give --all"),
     ],
 )
