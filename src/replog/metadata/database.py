@@ -27,11 +27,12 @@ from urllib.parse import quote
 from replog.errors import ReplogError, StoreCorrupt, StoreFull, UsageError
 from replog.metadata.forks import ForkGuard
 from replog.metadata.paths import name_of, parent_of
+from replog.metadata.place import Place, StoreGone, check_usable, leave_open
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
 from replog.security.private import check_own
 
-__all__ = ["Database", "NodeCorrupt", "StoreGone", "names_in"]
+__all__ = ["Database", "NodeCorrupt", "names_in"]
 
 APPLICATION_ID: Final = 0x52504C47  # "RPLG"
 FORMAT: Final = 1
@@ -73,9 +74,6 @@ _gone: set[str] = set()
 """Stores that disappeared while this process had them open. Somebody who comes back to one must not find it empty."""
 _opening = threading.RLock()
 """Held while a connection is made, and while `_open` changes."""
-_inherited: set[tuple[int, int]] = set()
-"""Files (device, inode) that were open when this process was forked. SQLite keeps its locks per file and believes that
-the child holds the parent's; a second connection to such a file would go without locks."""
 
 
 def _crc(path: str, node: Node) -> int:
@@ -84,13 +82,6 @@ def _crc(path: str, node: Node) -> int:
 
 class NodeCorrupt(StoreCorrupt):
     """One node is not what was written: its checksum does not match. The others are as good as before."""
-
-
-class StoreGone(StoreCorrupt):
-    """The file was removed or replaced while it was open: what is written to it is seen by nobody who opens it now."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, "the metadata store was removed or replaced while it was open; stop every process that has it open")
 
 
 class Database:
@@ -106,16 +97,18 @@ class Database:
         with _opening, self._errors():  # a fork finds either no connection to the file, or one that it knows of
             if not os.path.lexists(path):
                 if path in _gone and not private:
-                    raise StoreGone(path)
+                    raise StoreGone(path, "the metadata store was removed or replaced")
                 _create(path)
-            self._file = _check_file(path)
+            self._place = Place(path, _check_file(path))
             for companion in _COMPANIONS:  # before SQLite copies what is in them into the file
                 self._check_own(path + companion)
             self.connection = _connect(path)
+            self._is_open = True
             _open.add(self)
         try:
             with self.lock, self._errors():
                 self._check()
+                self._place.opened()
                 self._check_own(path)  # now that it is known to be a store: nobody is told to change what he has named by mistake
                 self._timeout_s = timeout_s
                 self._set_patience(timeout_s * 1_000)
@@ -127,9 +120,19 @@ class Database:
         """Release the file. Idempotent."""
         if not self._fork.forked:
             with self.lock:
-                self.connection.close()
+                if self._is_open:
+                    self._release()
+                    self._is_open = False
                 with _opening:
                     _open.discard(self)
+
+    def _release(self) -> None:
+        try:
+            self._place.check()
+        except StoreGone:
+            leave_open(self.connection, self._place.file, forked=False)
+        else:
+            self.connection.close()
 
     def _check(self) -> None:
         """Refuse a file that is not ours, or is damaged, before anything is written to it."""
@@ -208,16 +211,13 @@ class Database:
         self.connection.execute(f"PRAGMA busy_timeout = {int(ms)}")
 
     def check_place(self) -> None:
-        """Raise StoreGone unless the open file is the one at its path."""
+        """Raise StoreGone unless what is open is what is at its path."""
         try:
-            found = os.stat(self.path, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            _gone.add(self.path)
-            raise StoreGone(self.path) from None
-        except OSError:
-            return  # we may not look any more; the open file is as good as it was
-        if (found.st_dev, found.st_ino) != self._file:
-            raise StoreGone(self.path)
+            self._place.check()
+        except StoreGone:
+            if not os.path.lexists(self.path):
+                _gone.add(self.path)
+            raise
 
     def foreign_version(self) -> int:
         """A number that changes when somebody else has written to the file. Costs next to nothing."""
@@ -315,8 +315,13 @@ def names_in(path: str, rows: Iterable[tuple[Any]]) -> list[str]:
 def _create(path: str) -> None:
     """Make an empty store under another name and link it to its own: it is there complete, and once, or not at all.
 
-    The file is readable by its owner only; SQLite gives its companions the same mode.
+    The file is readable by its owner only; SQLite gives its companions the same mode. UsageError where the log of a store is that is gone:
+    SQLite would take what is in it for a part of the new one.
     """
+    for left in (path + "-wal", path + "-journal"):
+        if os.path.lexists(left) and not os.path.lexists(path):  # in this order: another process may be faster, and has a log of its own
+            what = f"the metadata store {path} is gone, and {left} is what it had written last"
+            raise UsageError(f"{what}: put both back, or move that away to begin a new one")
     fresh = f"{path}.new-{os.urandom(4).hex()}"
     try:
         os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -374,9 +379,9 @@ def _check_file(path: str) -> tuple[int, int]:
     found = os.stat(path)
     if found.st_size == 0:
         raise UsageError(f"{path} is empty, hence not a metadata store; remove it to begin a new one")
-    if (found.st_dev, found.st_ino) in _inherited:
-        raise UsageError(f"{path} was open when this process was forked: use it from the parent, or from a process that was started anew")
-    return found.st_dev, found.st_ino
+    file = found.st_dev, found.st_ino
+    check_usable(path, file)
+    return file
 
 
 _forking = threading.local()
@@ -406,13 +411,8 @@ def _leak_after_fork() -> None:
     global _opening
     _resume()
     _opening = threading.RLock()  # a thread that is not here may have it
-    databases = list(_open)
-    if databases:
-        import ctypes
-
-        for database in databases:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(database.connection))
-            _inherited.add(database._file)
+    for database in list(_open):
+        leave_open(database.connection, database._place.file, forked=True)
 
 
 os.register_at_fork(before=_quieten, after_in_parent=_resume, after_in_child=_leak_after_fork)

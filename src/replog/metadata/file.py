@@ -19,8 +19,9 @@ from attrs import define, field
 
 from replog.errors import ReplogError, StoreFull, UsageError
 from replog.log.files import OS, check_path
-from replog.metadata.database import Database, NodeCorrupt, StoreGone
+from replog.metadata.database import Database, NodeCorrupt
 from replog.metadata.lease import NS_PER_MS, Lease, WriteWindow, check_session_ms, has_expired, has_run_out, is_due, wants_write
+from replog.metadata.place import StoreGone
 from replog.metadata.session import Names, Results, TreeSession, Values
 from replog.metadata.tree import Transaction
 from replog.metadata.upkeep import Upkeep
@@ -186,8 +187,7 @@ class _SharedFile:
         self.watches.deliver()
 
     def _look(self) -> None:
-        version = self._database.foreign_version()
-        if version == self._version:
+        if (version := self._database.foreign_version()) == self._version:
             return
         with self._database.reading():
             last = self._database.state("changes")
@@ -195,7 +195,7 @@ class _SharedFile:
             self._leases_seen = self._leases()
         self._notice(missed, last)
         recorded = {lease.session for lease in self._leases_seen}
-        for session in [session for session in self.sessions if session not in recorded]:
+        for session in [one for one in self.sessions if one not in recorded]:
             self._forget(session)
         self._version = version
 
@@ -210,20 +210,21 @@ class _SharedFile:
     # ----------------------------------------------------------------------------------------------------- sessions
 
     def join(self) -> str:
-        """Record a new session; `enter` follows."""
-        with self._writing() as work:
-            run = self._database.connection.execute
-            number = self._database.state("sessions") + 1
-            session = f"{self._database.state('store_id')}-{number}"
-            run("UPDATE state SET sessions = ?", (number,))
-            length = None if self.private else self.session_ms
-            run("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (session, self._boot_id, work.now_ns, length, f"process {os.getpid()}"))
-        return session
+        """Record a new session; `enter` follows, or `release`: from now on its object needs the file."""
+        with self._database.lock:
+            with self._writing() as work:
+                run = self._database.connection.execute
+                number = self._database.state("sessions") + 1
+                session = f"{self._database.state('store_id')}-{number}"
+                run("UPDATE state SET sessions = ?", (number,))
+                length = None if self.private else self.session_ms
+                run("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (session, self._boot_id, work.now_ns, length, f"process {os.getpid()}"))
+            self.users.add(session)
+            return session
 
     def enter(self, store: FileStore) -> None:
         """From now on this object hears what becomes of its session."""
         with self._database.lock:
-            self.users.add(store.session_id)
             self.sessions[store.session_id] = store
             self._version = None  # somebody may have ended it already
 
@@ -403,7 +404,6 @@ class FileStore(TreeSession):
     ) -> None:
         self.path = os.path.abspath(check_path(path, hint="name a file"))
         self.session_ms = check_session_ms(session_ms)
-        is_first = _file is None
         if _file is None:
             _file = _SharedFile(self.path, session_ms=session_ms, private=private, clock_ns=clock_ns, boot_id=boot_id())
         self._file = _file
@@ -412,11 +412,12 @@ class FileStore(TreeSession):
         """When the owner last called `keep_alive`; None: it never did."""
         self.recorded_ns = _file.clock_ns()
         """From when the recorded lease counts, at least."""
+        session = ""
         try:
-            super().__init__(_file, _file.join(), f"FileStore {self.path}")
+            session = _file.join()
+            super().__init__(_file, session, f"FileStore {self.path}")
         except BaseException:
-            if is_first:
-                _file.release()
+            _file.release(session)
             raise
         _file.enter(self)
         _file.watches.deliver()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from replog.errors import StoreCorrupt
+from replog.errors import StoreCorrupt, UsageError
 from replog.metadata import database
 from replog.metadata import file as file_store
 from replog.metadata.file import FileStore
+from replog.metadata.place import StoreGone
 from replog.ports import Conflict, Create, Put, SessionLost, UnknownOutcome
 from replog.testing.eventually import eventually
 
@@ -181,7 +184,7 @@ def test_independent_transactions_on_a_file_that_was_taken_away_all_fail(path: P
     with FileStore(path) as store:
         path.unlink()
         results = store.commit_each([[Create("/a", b"")], [Create("/b", b"")]])
-        assert [type(result) for result in results] == [database.StoreGone] * 2
+        assert [type(result) for result in results] == [StoreGone] * 2
 
 
 def test_a_store_that_disappeared_does_not_come_back_empty(path: Path) -> None:
@@ -212,6 +215,96 @@ def test_a_store_whose_file_was_taken_away_closes(path: Path) -> None:
     store.close()
 
 
+OTHER_PROCESS = """
+import sys
+from replog.metadata.file import FileStore
+from replog.ports import Create, Put
+
+with FileStore(sys.argv[1]) as store:
+    store.commit([Create("/seat", b"theirs", ephemeral=True), Put("/a", b"theirs")])
+    print(store.read("/a").value.decode(), flush=True)
+    sys.stdin.read()
+"""
+LATER_PROCESS = """
+import sys
+from replog.metadata.file import FileStore
+
+with FileStore(sys.argv[1]) as store:
+    print(store.read("/a").value.decode(), store.read("/b").value.decode())
+"""
+
+
+@pytest.mark.parametrize("ending", ["-shm", "-wal"])
+@pytest.mark.parametrize("take_away", [removed, replaced], ids=["removed", "replaced"])
+def test_a_part_of_the_file_that_is_taken_away_is_the_file_taken_away(
+    path: Path, take_away: Callable[[Path], None], ending: str
+) -> None:
+    """The locks that keep two processes apart are on the index: of two that each have one of their own, both would be let in."""
+    store = FileStore(path)
+    store.commit([Create("/a", b"ours")])
+    part = path.with_name(path.name + ending)
+    if take_away is replaced:
+        part.rename(part.with_name("elsewhere"))
+        part.write_bytes(b"")
+        part.chmod(0o600)
+    else:
+        part.unlink()
+    with pytest.raises(StoreGone, match=f"{ending}.* was removed or replaced while it was open"):
+        store.commit([Create("/seat", b"ours", ephemeral=True)])
+    with pytest.raises(SessionLost):
+        store.read("/a")
+    store.close()
+    store.close()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("notices", [True, False], ids=["noticed before", "first noticed by close"])
+def test_who_has_lost_a_part_of_the_file_spoils_nothing_for_those_who_come_after(path: Path, notices: bool) -> None:
+    """A close copies the log into the file; that of somebody whose log is nobody's any more must not."""
+    store = FileStore(path)
+    store.commit([Create("/a", b"ours"), Create("/b", b"ours")])
+    path.with_name("store.db-shm").unlink()
+    command = [sys.executable, "-c", OTHER_PROCESS, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "theirs\n"
+        if notices:
+            with pytest.raises(StoreGone):
+                store.commit([Create("/seat", b"ours", ephemeral=True)])
+        store.close()
+        other.communicate()
+    assert other.returncode == 0
+    with pytest.raises(UsageError, match="use it from one that is started anew"):
+        FileStore(path)
+    found = subprocess.run([sys.executable, "-c", LATER_PROCESS, str(path)], capture_output=True, text=True, check=True)
+    assert found.stdout == "theirs ours\n"
+
+
+@pytest.mark.parametrize("size", [0, 8_192])
+def test_a_file_that_was_cut_acknowledges_nothing(path: Path, size: int) -> None:
+    with FileStore(path) as store:
+        store.commit([Create(f"/n/{number}", b"x" * 500) for number in range(100)])
+    store = FileStore(path)
+    whole = path.stat().st_size
+    os.truncate(path, size)
+    with pytest.raises(StoreGone, match=f"was cut from {whole} bytes to {size} while it was open"):
+        store.commit([Create("/late", b"")])
+    store.close()
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-journal"])
+def test_no_store_is_begun_beside_what_is_left_of_another(path: Path, ending: str) -> None:
+    """SQLite takes the log of the one that is gone for that of the new one."""
+    left = path.with_name(path.name + ending)
+    left.write_bytes(b"the last commits of another store")
+    left.chmod(0o600)
+    with pytest.raises(UsageError, match=f"{left} is what it had written last: put both back, or move that away"):
+        FileStore(path)
+    assert [one.name for one in path.parent.iterdir()] == [left.name]
+    left.unlink()
+    FileStore(path).close()
+
+
 # ------------------------------------------------------------------------------------------------ threads and failures
 
 
@@ -224,6 +317,23 @@ def test_a_store_that_cannot_record_its_session_leaves_nothing_open(path: Path, 
         with pytest.raises(UnknownOutcome):
             FileStore(path)
     assert os.listdir(path.parent) == ["store.db"]  # SQLite removes its companions with the last connection
+
+
+def test_the_file_stays_open_for_a_session_that_is_about_to_be_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FileStore(path)
+    join = store._file.join
+
+    def join_while_the_other_closes() -> str:
+        session = join()
+        store.close()
+        return session
+
+    monkeypatch.setattr(store._file, "join", join_while_the_other_closes)
+    with store.session() as late:
+        late.commit([Create("/a", b"")])
+    with FileStore(path) as later:
+        assert later.list("/") == ["a"]
+        assert [lease.session for lease in later._file._leases()] == [later.session_id]
 
 
 def test_a_session_that_was_ended_before_its_object_was_there_is_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
