@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from attrs import evolve
 
 from replog.errors import ReplogError
-from replog.metadata.file import FileStore
+from replog.metadata.file import FileStore, _SharedFile
 from replog.metadata.lease import SESSION_MS_MIN
 from replog.metadata.memory import MemoryStore, _Tree
 from replog.metadata.tree import Transaction
 from replog.metadata.watches import Watches
-from replog.ports import Check, MetadataStore, Op, SessionState, Versioned
+from replog.ports import Check, Create, Delete, MetadataStore, Op, SessionState, Versioned
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
 
@@ -142,6 +143,87 @@ class ChangeableValues(InMemory):
         return found and Versioned(bytearray(found.value), found.version, found.created)  # type: ignore[arg-type]
 
 
+_apart = threading.Event()
+"""Never set: between two writes there is a network."""
+
+
+class _TornTree(_Tree):
+    def _store(self, transaction: Transaction) -> None:
+        changed = transaction.changed()
+        for path, node in transaction.writes.items():
+            self._undone = ({path: node}, ())
+            self._finish()
+            self._lock.release()
+            _apart.wait(0.001)
+            self._lock.acquire()
+        self.watches.fire(changed)
+
+
+class Torn(InMemory):
+    """What a transaction writes can be read one by one, while the rest is still to come."""
+
+    def __init__(self, *, _tree: _Tree | None = None) -> None:
+        super().__init__(_tree=_tree or _TornTree())
+
+
+class CreatedOnlyWithVersion(InMemory):
+    """Which node is meant counts only where its version is said, too."""
+
+    def commit(self, ops: Sequence[Op]) -> list[int]:
+        return super().commit([evolve(op, created=None) if isinstance(op, Check | Delete) and op.version is None else op for op in ops])
+
+
+class RemovesByPath(InMemory):
+    """Its end removes whatever is where it once made an ephemeral node."""
+
+    def __init__(self, *, _tree: _Tree | None = None) -> None:
+        super().__init__(_tree=_tree)
+        self._made: list[str] = []
+
+    def commit(self, ops: Sequence[Op]) -> list[int]:
+        self._made += [op.path for op in ops if isinstance(op, Create) and op.ephemeral]
+        return super().commit(ops)
+
+    def close(self) -> None:
+        if self._life == "open":
+            for path in self._made:
+                if self.read(path) is not None:
+                    super().commit([Delete(path)])
+        super().close()
+
+
+class TellsWhoCloses(InMemory):
+    """Who ends a session hears that it is lost."""
+
+    def close(self) -> None:
+        if self._life == "open":
+            for listener in self._listeners:
+                listener("lost")
+        super().close()
+
+
+class AliveOnce(FileStore):
+    """Only the first `keep_alive` counts: a session is over after its time, whatever its owner says."""
+
+    def keep_alive(self) -> None:
+        if self.alive_ns is None:
+            super().keep_alive()
+
+
+class _Quiet(_SharedFile):
+    def _end(self, session: str, work: Any) -> None:
+        super()._end(session, work)
+        work.changed.clear()
+
+
+class ExpiresUnnoticed(FileStore):
+    """What goes with a session that has run out fires no watch."""
+
+    def __init__(self, path: Path, *, session_ms: int = 9_000) -> None:
+        super().__init__(path, session_ms=session_ms)
+        self._file.__class__ = _Quiet
+
+
 class CountsInMemory(FileStore):
     """Creation numbers are counted in each process."""
 
@@ -199,6 +281,12 @@ CAUGHT_BY: dict[type[MetadataStore], str] = {
     AnotherIdEachTime: "test_session_ids_differ",
     OneListener: "test_a_session_that_was_ended_writes_no_more",
     ChangeableValues: "test_create_then_read",
+    Torn: "test_a_transaction_is_seen_whole_or_not_at_all",
+    CreatedOnlyWithVersion: "test_a_node_that_was_written_anew_is_another_one",
+    RemovesByPath: "test_what_took_the_place_of_an_ephemeral_node_stays_when_its_session_closes",
+    TellsWhoCloses: "test_who_closes_is_told_nothing",
+    AliveOnce: "test_a_session_lives_as_long_as_its_owner_says_so",
+    ExpiresUnnoticed: "test_a_session_whose_owner_falls_silent_ends_by_its_time",
     CountsInMemory: "test_another_process_sees_the_same_store_and_counts_on",
     Forgets: "test_nodes_and_numbers_outlive_the_last_session",
     NeverExpires: "test_a_session_whose_owner_falls_silent_ends_by_its_time",

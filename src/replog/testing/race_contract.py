@@ -14,6 +14,7 @@ from replog.testing.contract_sessions import ContractSessions, OpenSession
 __all__ = ["RaceContract"]
 
 ROUNDS = 25
+WHOLE_ROUNDS = 100
 THREADS_PER_SESSION = 2
 
 
@@ -46,6 +47,35 @@ class RaceContract(ContractSessions):
             version, claim = seat.version, f"/claims/{number}"
             won.append(_race(stores, [[Check("/seat", version), Create(claim, b"")], [Check(claim, -1), Put("/seat", b"", version)]]))
         assert [len(results) for results in won] == [1] * ROUNDS
+
+    def test_a_transaction_is_seen_whole_or_not_at_all(self, sessions: OpenSession) -> None:
+        """Whoever reads one after the other what is written together finds nothing older than what he has read before."""
+        writer, reader = sessions(), sessions()
+        writer.commit([Create("/a", b"0"), Create("/b", b"0")])
+        begun, over = threading.Event(), threading.Event()
+        read: list[list[int]] = []
+
+        def look() -> None:
+            while not over.is_set():
+                read.append([_number(reader, path) for path in ("/a", "/b", "/a")])
+                begun.set()
+
+        with _threads_in_turns(), ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(look)
+            begun.wait()
+            try:
+                for number in range(1, WHOLE_ROUNDS + 1):
+                    writer.commit([Put("/a", b"%d" % number), Put("/b", b"%d" % number)])
+            finally:
+                over.set()
+            looking.result()
+        assert [found for found in read if found != sorted(found)] == []
+
+
+def _number(store: MetadataStore, path: str) -> int:
+    found = store.read(path)
+    assert found is not None
+    return int(found.value)
 
 
 def _race(stores: Sequence[MetadataStore], batches: Sequence[Sequence[Op]]) -> list[list[int]]:

@@ -51,6 +51,23 @@ class SessionContract(ContractSessions):
         one.close()
         assert two.read("/ids/1") == Versioned(b"two", 0, second)
 
+    def test_what_took_the_place_of_an_ephemeral_node_stays_when_its_session_closes(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        one.commit([Create("/seat", b"", ephemeral=True)])
+        (created,) = two.commit([Delete("/seat"), Create("/seat", b"kept")])[1:]
+        one.close()
+        assert two.read("/seat") == Versioned(b"kept", 0, created)
+
+    def test_who_closes_is_told_nothing(self, sessions: OpenSession) -> None:
+        one, two = sessions(), sessions()
+        states: list[str] = []
+        one.on_session(states.append)
+        one.commit([Create("/a", b"", ephemeral=True)])
+        one.close()
+        assert two.read("/a") is None
+        self.settle(lambda: True, two)
+        assert states == []
+
     def test_closing_is_idempotent_and_final(self, sessions: OpenSession) -> None:
         one, two = sessions(), sessions()
         one.commit([Create("/a", b"", ephemeral=True)])
@@ -138,6 +155,11 @@ class SessionContract(ContractSessions):
         """Whatever else goes on in its process: another thread, or a connection that is up."""
         one, other = short_sessions(), sessions()
         one.commit([Create("/ids/1", b"", ephemeral=True), Create("/kept", b"")])
+        states: list[str] = []
+        fired: list[str] = []
+        one.on_session(states.append)
+        for path in ("/ids", "/ids/1"):
+            other.watch(path, fired.append)
         one.keep_alive()  # it lives by these calls from now on, and none follows
 
         def lost() -> bool:
@@ -151,10 +173,27 @@ class SessionContract(ContractSessions):
 
         with _kept_alive(other):
             eventually(lambda: other.list("/ids") == [], self.patience_s)
+            self.settle(lambda: len(fired) == 2, other)
+            eventually(lambda: sorted(fired) == ["/ids", "/ids/1"], self.patience_s)
             with _kept_alive(one):  # the owner is back, too late
+                eventually(lambda: "lost" in states, self.patience_s)
                 eventually(lost, self.patience_s)
             assert other.read("/ids/1") is None
             assert _value(other, "/kept") == b""
+
+    @asked_if("expires")
+    def test_a_session_lives_as_long_as_its_owner_says_so(self, sessions: OpenSession, short_sessions: OpenSession) -> None:
+        """However long that is: two others come and end by their time, one after the other."""
+        one, other = short_sessions(), sessions()
+        one.commit([Create("/ids/one", b"", ephemeral=True)])
+        with _kept_alive(one), _kept_alive(other):
+            for _ in range(2):
+                silent = short_sessions()
+                silent.commit([Create("/ids/silent", b"", ephemeral=True)])
+                silent.keep_alive()
+                eventually(lambda: "silent" not in other.list("/ids"), self.patience_s)
+            assert other.list("/ids") == ["one"]
+            one.commit([Create("/still", b"")])
 
 
 @contextmanager

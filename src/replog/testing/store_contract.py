@@ -102,7 +102,8 @@ class MetadataStoreContract(RaceContract, SessionContract, LastingContract, Watc
         assert before is not None
         store.commit([Delete("/a")])
         store.commit([Create("/a", b"new")])
-        for op in (Delete("/a", 0, before.created), Check("/a", 0, before.created)):
+        made = before.created
+        for op in (Delete("/a", 0, made), Check("/a", 0, made), Delete("/a", None, made), Check("/a", None, made)):
             with pytest.raises(Conflict) as caught:
                 store.commit([Put("/b", b"x"), op])
             assert caught.value.path == "/a"
