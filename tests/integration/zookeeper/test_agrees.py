@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count, product
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.integration.zookeeper_server import ZooKeeperServer
 
@@ -54,6 +54,10 @@ def play(root: TreeSession, script: list[tuple[int, list[list[Op]]]]) -> list[ob
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=50)
 @given(script=steps)
+@example(script=[(0, [[Create("/a/b", b"")]]), (0, [[Create("/a", b"", ephemeral=True)], [Check("/a/b", -1), Create("/b", b"")]])])
+@example(script=[(0, [[Create("/a", b"", ephemeral=True)]]), (1, [[Check("/a/b/a", -1), Create("/b", b"")]])])
+@example(script=[(0, [[Create("/a/b", b"")]]), (0, [[Delete("/a", 0)], [Delete("/a/b")]])])
+@example(script=[(0, [[Create("/a/b", b"")]]), (1, [[Check("/b", 0), Delete("/a/b")], [Delete("/a/b")]])])
 def test_zookeeper_agrees_with_the_reference(server: ZooKeeperServer, script: list[tuple[int, list[list[Op]]]]) -> None:
     address = f"{server.address}/agrees-{next(_numbers)}"
     assert play(ZooKeeperStore(address), script) == play(MemoryStore(), script)

@@ -75,6 +75,8 @@ PLANS: list[tuple[list[Op], Known, list[str]]] = [
     ([Check("/a/b/c", -1)], {}, ["(create /a null)", "(delete /a)"]),
     ([Check("/a/b/c", -1)], {"/a": implied(1)}, ["(create /a/b null)", "(delete /a/b)"]),
     ([Check("/a/b", -1)], {"/a": explicit(0, ephemeral=True)}, ["(check /a)"]),
+    ([Check("/a/b/c/d", -1)], {"/a": explicit(0, ephemeral=True)}, ["(check /a)"]),
+    ([PUT, Create("/a", b"", ephemeral=True), Check("/a/b", -1)], {}, ["put /z", "create /a", "(check /a)"]),
     ([], {}, []),
 ]
 
@@ -91,6 +93,24 @@ def test_each_transaction_is_planned_as_if_those_before_it_were_applied() -> Non
     assert spelt(planner.plan([PUT, Create("/p/c", b"")])) == ["put /z", "(create /p null)", "create /p/c"]
     assert spelt(planner.plan([PUT, Create("/p/d", b"")])) == ["put /z", "create /p/d"]
     assert list(planner.losing) == ["/p"]
+
+
+def test_what_another_transaction_decides_is_not_planned_with() -> None:
+    """The ephemeral node is there if that was applied; else there may be another one, with what is looked for below it."""
+    planner = Planner({"/a": explicit(1), "/a/b": explicit(0)})
+    planner.plan([Create("/a", b"", ephemeral=True)])
+    for _ in range(2):
+        with pytest.raises(Stale):
+            planner.plan([Create("/x", b"", ephemeral=True), Check("/a/b", -1)])
+    with pytest.raises(Stale):
+        planner.plan([Check("/x/y", -1)])
+
+
+def test_a_parent_that_others_were_to_remove_is_looked_at_again() -> None:
+    planner = Planner({"/a": implied(1)})
+    planner.plan([Check("/z", 0), Delete("/a/b")])
+    assert spelt(planner.plan([Delete("/a/b")])) == ["delete /a/b"]
+    assert list(planner.losing) == ["/a"]
 
 
 def test_what_must_be_read_before() -> None:
@@ -220,6 +240,25 @@ def test_a_transaction_below_a_node_that_may_not_be_read_is_refused_alone():
     assert [type(result) for result in results] == [list, UsageError, list]
     assert str(results[1]).startswith("/a: the access list of a node")
     assert [set(paths) for paths in server.sent] == [{"/chroot/b", "/chroot/b/x"}, {"/chroot/d"}]
+
+
+class Closed(Server):
+    """Another thread closes the store while the answer to a transaction is waited for."""
+
+    def answer(self, asked: Any) -> Any:
+        if isinstance(asked, str):
+            return super().answer(asked)
+        self.sent.append([])
+        raise UsageError("the store at here was closed while a call was waiting")
+
+
+def test_what_became_of_a_transaction_whose_store_was_closed_meanwhile_is_unknown() -> None:
+    server = Closed()
+    nodes = Nodes(server, "", request_bytes_max=1_000)  # type: ignore[arg-type]
+    (result,) = nodes.transact("me", [[Create("/a", b"")]])
+    assert isinstance(result, UnknownOutcome)
+    assert "closed while a call was waiting; whether it was applied is unknown" in str(result)
+    assert len(server.sent) == 1
 
 
 class Busy(Server):

@@ -15,7 +15,7 @@ from replog.errors import ReplogError, UsageError
 from replog.metadata.paths import ROOT
 from replog.metadata.session import Names, Results, Values
 from replog.metadata.zookeeper.connection import Connection, meaning
-from replog.metadata.zookeeper.plan import Known, Parent, Planner, Step, named_nodes, parents_of, replaced
+from replog.metadata.zookeeper.plan import Known, Parent, Planner, Stale, Step, named_nodes, parents_of, replaced
 from replog.metadata.zookeeper.transactions import Pipeline, Requests, Result, Steps, Transaction
 from replog.ports import Check, Conflict, Delete, Op, Versioned
 
@@ -120,15 +120,16 @@ class Nodes:
         refused: list[ReplogError | None] = [None] * len(batches)
         if named or denied:
             refused = [_denial(ops, denied) or replaced(ops, known) for ops in batches]
-        plans = []
-        for number, ops in enumerate(batches):
-            plan: tuple[Steps, Requests] = [], []
+        transactions = [Transaction(ops, [], []) for ops in batches]
+        for number, transaction in enumerate(transactions):
             try:
-                plan = plan if refused[number] else self._planned(planner, ops)
+                if not refused[number]:
+                    transaction.steps, transaction.requests = self._planned(planner, transaction.ops)
             except UsageError as too_large:  # what was planned after it as if it were applied turns out to be stale
                 refused[number] = too_large
-            plans.append(plan)
-        sending = Pipeline(self._connection, [Transaction(ops, *plan) for ops, plan in zip(batches, plans, strict=True)])
+            except Stale:
+                transaction.stale = True
+        sending = Pipeline(self._connection, transactions)
         sending.run()
         for transaction, why in zip(sending.transactions, refused, strict=True):
             transaction.result = why or transaction.result

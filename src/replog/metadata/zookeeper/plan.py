@@ -105,11 +105,19 @@ class Planner:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        self._supposed: set[str] = set()
+        """Ephemeral nodes that are there if an earlier transaction of these was applied; else there may be another node."""
         self.losing: dict[str, None] = {}
         """Paths that lose children and stay, as far as is known: if they turn out to be empty and implied, they go too."""
 
     def plan(self, ops: Sequence[Op]) -> list[Step]:
-        """The steps of one transaction."""
+        """The steps of one transaction. Raises Stale if they depend on whether another one is applied."""
+        try:
+            return self._steps(ops)
+        finally:
+            self._supposed.update(op.path for op in ops if isinstance(op, Create) and op.ephemeral)
+
+    def _steps(self, ops: Sequence[Op]) -> list[Step]:
         steps: list[Step] = []
         emptied: dict[str, None] = {}
         needs_number = any(isinstance(op, Create) for op in ops) and not any(isinstance(op, Put) for op in ops)
@@ -150,19 +158,22 @@ class Planner:
         # That something does not exist is checked by making it, and removing it again.
         above = list(ancestors(op.path))
         missing = [path for path in above if self._known.get(path) is None]
-        parent = self._known.get(above[0]) if above else None
-        if missing:
+        nearest = next((path for path in above if (known := self._known.get(path)) is not None and known.ephemeral), None)
+        if nearest is not None:
+            if nearest in self._supposed:
+                raise Stale(nearest)
+            yield Step("check", nearest)  # below it there is nothing
+        elif missing:
             yield Step("create", missing[-1])
             yield Step("delete", missing[-1])
-        elif parent is not None and parent.ephemeral:
-            yield Step("check", above[0])  # below it there is nothing
         else:
             yield Step("create", op.path, op=at)
             yield Step("delete", op.path, op=at)
 
     def _prune(self, path: str) -> Iterator[Step]:
-        while path != ROOT and (parent := self._known.get(path)) is not None:
-            if not parent.implied or parent.children > 0:
+        while path != ROOT:
+            parent = self._known.get(path)
+            if parent is None or not parent.implied or parent.children > 0:  # None: gone, if what was to remove it is applied
                 self.losing[path] = None
                 return
             yield Step("delete", path, version=parent.version)

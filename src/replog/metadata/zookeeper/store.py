@@ -46,7 +46,9 @@ class ZooKeeperStore(TreeSession):
     calls wait, and raise UnknownOutcome after `timeout_s`. A commit whose connection broke is an UnknownOutcome at once.
     A lost session is final. In a forked child every call raises UsageError, and the parent's session goes on.
 
-    An implied parent that loses its last child because a session ended stays until another child is deleted.
+    An implied parent that loses its last child because a session ended stays until another child is deleted. Implied parents are
+    read before they are removed, and are then told from others by their version alone, which is all that ZooKeeper compares: whoever
+    removes one within that moment and writes a node with a value there may lose it with its last child. No path of replog's is used so.
 
     The constructor opens the session. Raises UsageError for malformed arguments, TimedOut if no server opens one.
     """

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 from replog.metadata.zookeeper.connection import Connection, meaning
 from replog.metadata.zookeeper.plan import Stale, Step, outcome_of
-from replog.ports import Op
+from replog.ports import Op, UnknownOutcome
 
 __all__ = ["Pipeline", "Requests", "Result", "Steps", "Transaction"]
 
@@ -33,7 +33,7 @@ class Transaction:
     requests: Requests
     result: Result = field(factory=list)
     stale: bool = False
-    """Nothing was applied, because the parents were not as planned with."""
+    """Nothing was applied, because the parents were not as planned with, or because others of the call decide how they are."""
 
 
 class Pipeline:
@@ -59,6 +59,7 @@ class Pipeline:
                 self._receive(*self._waiting.popleft())
             if self.broken is not None:
                 transaction.result = type(self.broken)(f"{self.broken}; this transaction was not sent")
+                transaction.stale = False
             elif not transaction.requests:
                 transaction.result = []
             else:
@@ -80,6 +81,9 @@ class Pipeline:
             answers = self._connection.answer(result)
             if isinstance(answers, Exception):
                 raise meaning(answers, "a transaction")
+        except UsageError as closed:  # by another thread: only a call that has sent nothing is sure of what became of it
+            transaction.result = self.broken = UnknownOutcome(f"{closed}; whether it was applied is unknown")
+            return
         except ReplogError as error:
             transaction.result = self.broken = error
             return
