@@ -61,6 +61,19 @@ def test_the_only_one_that_may_lead_does_not_stay_out() -> None:
     assert not may_stay_out(world, frozenset({1}), healed=False)
 
 
+def test_nor_does_the_only_one_whose_copy_has_not_failed() -> None:
+    """The leader's disk has failed, and the controller has yet to hear of it: then it elects the one that is left."""
+    world = booted(flush="os")
+    ledger = next(iter(world.checks.ledgers.values()))
+    assert ledger.state is not None
+    ledger.state = evolve(ledger.state, isr=(2,), elr=(1,), leader=2)
+    assert may_stay_out(world, frozenset({1}), healed=False)
+    broker = world.nodes[2].broker
+    assert broker is not None
+    broker.partitions[ledger.identity].fail("its disk has failed")
+    assert not may_stay_out(world, frozenset({1}), healed=False)
+
+
 def test_where_nobody_may_be_missed_everybody_recovers_first() -> None:
     world = booted(flush="os")
     ledger = next(iter(world.checks.ledgers.values()))

@@ -14,6 +14,7 @@ from replog.metadata import layout
 from replog.metadata.judgements import Candidate, LossRecord
 from replog.model import Assignment, PartitionState
 from replog.ports import FlushDone, FlushToken, Put
+from replog.testing.simulator.flushes import Flushes
 from replog.testing.simulator.invariants import (
     BuffersAreBounded,
     FailedDisksConfirmNothing,
@@ -25,6 +26,7 @@ from replog.testing.simulator.invariants import (
     StatesAreSound,
     storms,
 )
+from replog.testing.simulator.stepping import pause
 
 
 def test_s14_a_state_is_signed_by_another_controller() -> None:
@@ -248,6 +250,21 @@ def test_s21_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     violates("S21", MessagesAreBounded().passed, 1, 3 * storms.EVENTS_MAX + 1, 3)
     monkeypatch.setattr(storms, "EVENTS_MAX", 5)
     violates("S21", booted)
+
+
+def test_s21_the_fsyncs_of_one_flush_are_no_storm() -> None:
+    """There is one for each segment since the last flush, and a worker does them one after the other: no message is among them."""
+    world = booted()
+    limit = storms.EVENTS_MAX * (len(world.nodes) + len(world.clients))
+    before = world.events
+
+    def run() -> None:
+        for _ in range(limit + 1):
+            pause()
+
+    Flushes(world.nodes[1])._begin(FlushToken(PID, 0, 0, run), 0)
+    world.run_until(world.now_ms + 1)
+    assert world.events > before + limit
 
 
 _CONFIRMS = {

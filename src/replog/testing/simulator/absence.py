@@ -123,7 +123,14 @@ def _can_do_without(world: World, ledger: Ledger, brokers: frozenset[int], *, he
         return False
     if healed:  # unless a wish that was on its way for long has just taken somebody out of the ISR again
         return len(missed) < len(ledger.replicas) and set(state.isr) >= set(ledger.replicas)
-    if not {*state.isr, *state.elr} - gone:  # a replica whose disk has failed is in neither, although it may hold everything
+    failed = {broker for broker in ledger.replicas if _has_failed(world.nodes[broker], ledger)}
+    if not {*state.isr, *state.elr} - gone - failed:  # whose disk has failed will be in neither, although it may hold everything
         return False
     # A topic that was made while few brokers were there may never have had min_isr replicas in sync.
-    return len(missed) <= ledger.min_isr - 1 and (ledger.topic == TOPIC or len(state.isr) >= ledger.min_isr)
+    return len(missed | failed) <= ledger.min_isr - 1 and (ledger.topic == TOPIC or len(state.isr) >= ledger.min_isr)
+
+
+def _has_failed(node: Node, ledger: Ledger) -> bool:
+    """Whether this copy takes no part any more, also if the controller has yet to hear of it."""
+    partition = None if node.broker is None else node.broker.partitions.get(ledger.identity)
+    return partition is not None and partition.failed is not None

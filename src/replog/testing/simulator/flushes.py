@@ -57,6 +57,7 @@ class Flushes:
 
     def _synced(self, stepped: Stepped, token: FlushToken, left_ms: int, log: Any, before: tuple[int, int, int]) -> None:
         """The fsync ends; what has become of the log meanwhile is worth a mark."""
+        self._node.world.checks.no_message()
         marks, after = self._node.world.marks, _facts(log)
         if after[0] > before[0]:
             marks.hit("a log is appended to during an fsync")
