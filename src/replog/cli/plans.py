@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.client.reassigning import checked_wishes
+from replog.client.view import View
 from replog.errors import UsageError
 
-__all__ = ["Places", "keep", "moves_in", "plan_of", "read_plan"]
+__all__ = ["Places", "keep", "moves_in", "plan_of", "read_plan", "tell_away"]
 
 Places = dict[tuple[str, int], Any]
 """(topic, partition) -> the ids of its brokers, as a plan says them."""
@@ -71,6 +72,16 @@ def moves_in(name: str, places: Places) -> Places:
             text = f"{name} has null for the replicas of {topic}-{number}: a plan that is carried out says where each partition is to be"
             raise UsageError(f"{text}; replog reassign cancel takes moves back")
     return places
+
+
+def tell_away(context: Context, view: View, places: Places) -> None:
+    """Name the brokers of a plan that are not there now: the controller knows who was let in before, and the moves to those wait."""
+    away = sorted({broker for replicas in places.values() for broker in replicas} - view.brokers.keys())
+    if away:
+        named = ", ".join(map(str, away))
+        one = f"broker {named} is not there: if it was let in before, what moves there waits until it is started"
+        several = f"brokers {named} are not there: what moves to those that were let in before waits until they are started"
+        context.output.note(one if len(away) == 1 else several)
 
 
 def keep(plan: Mapping[str, Any], path: str) -> None:

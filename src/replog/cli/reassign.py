@@ -8,7 +8,7 @@ from typing import Any, Final
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
-from replog.cli.plans import Places, keep, moves_in, plan_of, read_plan
+from replog.cli.plans import Places, keep, moves_in, plan_of, read_plan, tell_away
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
 from replog.client.client import Client
@@ -72,11 +72,14 @@ def execute(context: Context) -> int:
         before = plan_of({place: goals[place] for place in targets if place in goals})
         if asked.undo is not None:
             keep(before, asked.undo)
+        view = client._view(context.timeout_s)
         judged = client._wish_moves(targets, context.timeout_s) if targets else Judged(0)
+        if judged.accepted:
+            tell_away(context, view, targets)
         if output.is_json:
             output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
-        if asked.watch and not judged.refused:
-            watch(context, client)
+        if asked.watch is not None and not judged.refused:
+            watch(context, client, asked.watch)
             return OK
         if output.is_json:
             context.is_told = True
@@ -90,7 +93,7 @@ def execute(context: Context) -> int:
 def _rehearse(context: Context, targets: Places) -> int:
     from replog.cli.rehearsal import rehearse
 
-    if context.arguments.watch or context.arguments.undo is not None:
+    if context.arguments.watch is not None or context.arguments.undo is not None:
         raise UsageError("--dry-run asks for nothing and writes nothing: neither --watch nor --undo goes with it")
     with context.client() as client:
         ways = {(one.topic, one.partition): one for one in client.reassignments(timeout_s=context.timeout_s)}

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
+from replog.cli.plans import tell_away
 from replog.client.reassigning import Judged, Reassignment, Refused
 from replog.client.view import Topic, View
 from replog.controller.assignment import check_replicas
@@ -54,6 +55,7 @@ def rehearse(
     moves = [_foreseen(view, ways.get(place), known, place, target) for place, target in sorted(targets.items())]
     refused = tuple(move.refused for move in moves if move.refused is not None)
     changes = sum(move.changes for move in moves)
+    tell_away(context, view, dict(targets))
     adding, removing = (sum(len(getattr(move, which)) for move in moves) for which in ("adding", "removing"))
     if output.is_json:
         counts = {"changes": changes, "adding": adding, "removing": removing, "refused": len(refused), "executed": False}

@@ -114,7 +114,8 @@ def _tell(output: Output, plan: Plan, evidence: str, copies: list[Copy], *, is_d
     if plan.lossy:
         output.line("at its next start the broker reports a loss of: " + ", ".join(_names(plan.lossy, copies)))
     if not plan.stopped_cleanly:
-        output.line("the broker was not stopped but killed, or this is a copy that was taken while it ran: do not serve from such a copy")
+        killed = "the broker was killed, or was stopped with a copy that had failed"
+        output.line(f"{killed}, or this is a copy that was taken while it ran: do not serve from such a copy")
     output.line(f"what {goes} {kept} {evidence}")
     if not is_done:
         output.line("usually better: wipe the folder, and let the broker copy everything from the others (docs/operations.md)")

@@ -37,6 +37,10 @@ _NOBODY: Final = "see whether a broker runs there; --bootstrap names others, --t
 _CLOSED: Final = (
     "something listens there and hangs up; its log says why; for a broker with TLS, --security FILE, or REPLOG_SECURITY, has the settings"
 )
+_CERTIFIED: Final = (
+    'docs/security.md, "When somebody is not let in", says what each reason means; '
+    "--security FILE, or REPLOG_SECURITY, names the files of this side"
+)
 _PAGE: Final = "see whether the broker runs, and was started with --http and this address"
 _STORE: Final = "see whether the store is up; --timeout waits for longer"
 _ELSEWHERE: Final = "`health` says what is wrong with the cluster; --timeout waits for longer"
@@ -56,7 +60,8 @@ _LOOKS: Final = {
 """What says whether a change was made whose answer has not come, although somebody is there."""
 _HEARD: Final = re.compile(r"\bbroker [0-9]+\b|the last answer was|answer to a repetition")
 _UNHEARD: Final = re.compile(r"answer of any broker|not reached: tcp://|no connection can be opened")
-_HUNG_UP: Final = re.compile(r"not reached: tcp://\S+ \(closed by the peer\)$")
+_HUNG_UP: Final = re.compile(r"not reached: (tcp://\S+ \([^()]*\), )*tcp://\S+ \(closed by the peer\)")
+_NO_TLS: Final = re.compile(r"not reached: .*\((it does not speak TLS|it has (ended|reset) the connection|[^()]*certificate)")
 """In what the client says of its waiting: that somebody of the cluster was found, or nobody."""
 _NO_LEADER: Final = re.compile(r"\bfor (\S+)-([0-9]+) to have a leader\b")
 """... and that the partition had no leader: whoever said so was there, whichever other broker was not reached."""
@@ -123,5 +128,5 @@ def _unanswered(text: str, asked: argparse.Namespace) -> str:
         may_be_stored = asked.run == "records:produce" and "it was never sent" not in text
         return f"{_UNLED}; {_STORED}" if may_be_stored else _UNLED
     if _UNHEARD.search(text) and not _HEARD.search(text):  # then no other command would be answered either
-        return _CLOSED if _HUNG_UP.search(text) else _NOBODY
+        return _CERTIFIED if _NO_TLS.search(text) else _CLOSED if _HUNG_UP.search(text) else _NOBODY
     return _LOOKS.get(asked.run, _ELSEWHERE)

@@ -120,19 +120,13 @@ class Database:
         """Release the file. Idempotent."""
         if not self._fork.forked:
             with self.lock:
-                if self._is_open:
-                    self._release()
-                    self._is_open = False
+                if self._is_open and self._place.may_close():
+                    self.connection.close()
+                elif self._is_open:
+                    leave_open(self.connection, self._place.file, forked=False)
+                self._is_open = False
                 with _opening:
                     _open.discard(self)
-
-    def _release(self) -> None:
-        try:
-            self._place.check()
-        except StoreGone:
-            leave_open(self.connection, self._place.file, forked=False)
-        else:
-            self.connection.close()
 
     def _check(self) -> None:
         """Refuse a file that is not ours, or is damaged, before anything is written to it."""

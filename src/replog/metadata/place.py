@@ -2,8 +2,8 @@
 
 SQLite opens the database, its log (`-wal`) and the index of the log (`-shm`) by path, and trusts that nobody touches them while they
 are open. The locks that keep writers apart are on the index: once it was removed, whoever opens the store makes another one, and the two
-know nothing of each other. So every use looks; what is gone is gone for good, and what was open is not even closed: closing copies the log
-into whatever is at the path now, and removes whatever is called like it.
+know nothing of each other. So every use looks. What another has taken the place of is not even closed: closing copies the log into the
+file, whoever has it by now, and removes whatever is called like the log.
 """
 
 from __future__ import annotations
@@ -67,10 +67,26 @@ class Place:
         if found.st_size < self._size:
             raise StoreGone(self._path, f"the metadata store was cut from {self._size} bytes to {found.st_size}")
         self._size = found.st_size
-        for ending, file in self._parts.items():
-            part = _look(self._path + ending)
-            if part is None or (isinstance(part, os.stat_result) and (part.st_dev, part.st_ino) != file):
+        for ending in self._parts:
+            if self._gone(ending) is not False:
                 raise StoreGone(self._path, f"{_PARTS[ending]} was removed or replaced")
+
+    def may_close(self) -> bool:
+        """Whether SQLite can close it and touches nothing of anybody else's: it is where it was, or was moved away, and no other came."""
+        if _look(self._path) is None:
+            return all(self._gone(ending) is not True for ending in self._parts)
+        try:
+            self.check()
+        except StoreGone:
+            return False
+        return True
+
+    def _gone(self, ending: str) -> bool | None:
+        """Whether another file is in the place of a part; None: nothing is."""
+        found = _look(self._path + ending)
+        if isinstance(found, os.stat_result):
+            return (found.st_dev, found.st_ino) != self._parts[ending]
+        return False if found is not None else None
 
 
 def _look(path: str) -> os.stat_result | OSError | None:

@@ -33,6 +33,7 @@ __all__ = ["ClusterFolder", "open_directory"]
 
 _BROKER: Final = re.compile(r"broker-([1-9][0-9]*)")
 _LOCK: Final = "lock"
+"""Of the folder, and by the same name of the log directory of each broker."""
 _STORE: Final = "metadata.db"
 _BEGUN: Final = f"{_STORE}.new-"
 """What a store is made as, before it gets its name; with its companions it stays if the process is killed meanwhile."""
@@ -94,7 +95,17 @@ class ClusterFolder:
             state = "is missing" if OS.size(str(store)) is None else "is empty"
             raise StoreCorrupt(str(store), f"the metadata store {state}, although {path} has the logs of {len(brokers)} brokers")
         if own_store:
+            for broker_id in brokers:
+                self._check_stopped(broker_id)
             self._clear()
+
+    def _check_stopped(self, broker_id: int) -> None:
+        """Whoever opens the store here ends every session on it: also that of a broker which a process of its own runs in this folder."""
+        folder = self.path / f"broker-{broker_id}"
+        lock = FolderLock(OS)
+        if os.path.lexists(folder / _LOCK) and not lock.take(str(folder / _LOCK)):
+            raise UsageError(f"{self.path} is in use: a broker of another process, or of this one, has {folder.name} open")
+        lock.release()
 
     def _look(self) -> list[int]:
         """Ids of the brokers in the folder. UsageError if something else is in it, and no cluster."""

@@ -175,7 +175,8 @@ def _check_signed(certificate: Path, identity: Identity, authority: Path) -> Non
     """Raise UsageError unless the authority has signed it, for this identity and for a time that is not over."""
     done = _openssl("verify", "-CAfile", str(authority), "-no-CApath", str(certificate))
     if done.returncode:
-        raise UsageError(f"{certificate} exists, and is not accepted by {authority.name}: {_why_not(done)}")
+        why = f"{certificate} exists, and is not accepted by {authority.name}: {_why_not(done)}"
+        raise UsageError(f"{why}; move it and {certificate.with_suffix('.key').name} away, and the same command makes others")
     named = _openssl("x509", "-in", str(certificate), "-noout", "-ext", "subjectAltName").stdout
     if f"URI:{URI}{identity}" not in re.split(r"[\s,]+", named):
         raise UsageError(f"{certificate} exists, and is not of {identity}")

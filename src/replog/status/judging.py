@@ -16,7 +16,7 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
     """What is well and what is not, as plain values: the JSON of the command. `reason` says in one line why it is not.
 
     Healthy: a serving broker is the controller (and answers: `no_controller` says why it does not), at least `brokers_min` serve,
-    every broker that should hold a copy is among them, none is fenced, no two are at one endpoint, and every partition has a leader and
+    every broker that should hold a copy is there, none is fenced, no two are at one endpoint, and every partition has a leader and
     all its replicas in sync. `may_hide`: of those that rules show to whoever asks.
     """
     brokers = [
@@ -36,9 +36,10 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
             for kind in found:
                 if kind in wrong:
                     found[kind].append(place)
-    missing = sorted(needed - serving)
+    registered = {b.broker_id for b in brokers}
+    missing = sorted(needed - registered)
     controller = view.controller if view.controller in serving and not no_controller else None
-    fenced = sorted({b.broker_id for b in brokers} - serving - set(missing))
+    fenced = sorted(registered - serving)
     reasons = [no_controller or "no broker is the controller"] if controller is None else []
     reasons += too_few(len(serving), brokers_min)
     of_brokers = {"missing_brokers": missing, "fenced_brokers": fenced, "shared_endpoints": _shared_endpoints(brokers)}

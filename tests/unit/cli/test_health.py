@@ -38,7 +38,7 @@ def view(isr: tuple[int, ...] = ALL, *, leader: int | None = 1, there: tuple[int
         (view((1,)), {"under_replicated", "under_min_isr"}),
         (view((), leader=None), {"leaderless", "under_replicated", "under_min_isr"}),
         (view((1, 2), there=(1, 2)), {"missing_brokers", "under_replicated"}),
-        (view(fenced=3), {"missing_brokers"}),
+        (view(fenced=3), {"fenced"}),
         (view(controller=-1), {"controller"}),
         (view(controller=9), {"controller"}),
         (view(there=(*ALL, 4), fenced=4), {"fenced"}),
@@ -65,7 +65,8 @@ def test_every_reason_is_told() -> None:
     assert ill["reason"].split("; ") == [
         "no broker is the controller",
         "1 brokers serve, and 2 should",
-        "brokers that hold copies and are not there: 2, 3",
+        "brokers that hold copies and are not there: 2",
+        "brokers that are fenced: 3",
         "1 partitions without a leader: nothing can be read or appended",
         "1 partitions with fewer replicas in sync than min_isr: acks=all is refused",
         "1 partitions with fewer replicas in sync than they should have",

@@ -243,7 +243,8 @@ def test_a_dry_run_says_what_would_move_where_and_what_would_be_refused(run: Run
     cluster.stop_broker(3)
     good = [("t", 0, [3, 2]), ("t", 1, [1, 2]), ("t", 2, [2, 1])]
     told = run("reassign", "execute", "-", "--dry-run", stdin=plan_of(*good).encode())
-    assert (told.status, told.stderr) == (0, "")
+    away = "broker 3 is not there: if it was let in before, what moves there waits until it is started\n"
+    assert (told.status, told.stderr) == (0, away)
     assert told.lines[0] == "2 of 3 partitions would change: 1 replica added, 1 removed"
     assert [line.split() for line in told.lines[2:]] == [
         ["t-0", "1,2", "3,2", "3", "1"], ["t-1", "1,2", "1,2", "-", "-", "no", "change"], ["t-2", "1,2", "2,1", "-", "-"],
@@ -269,6 +270,16 @@ def test_a_dry_run_says_what_would_move_where_and_what_would_be_refused(run: Run
     assert run("reassign", "execute", "-", "--dry-run", stdin=b'{"partitions": []}').lines[0].startswith("0 of 0 partitions would change")
     odd = plan_of(("t", 0, [True])).encode()
     assert run("reassign", "execute", "-", "--dry-run", stdin=odd) == run("reassign", "execute", "-", stdin=odd)
+
+
+@pytest.mark.parametrize("words", [["--watch"], ["--watch", "0.1"]])
+def test_a_plan_is_watched_as_often_as_is_said(run: Run, cluster: replog.Cluster, words: list[str]) -> None:
+    cluster.create_topic("t", assignment={0: [1, 2]})
+    done = run("reassign", "execute", "-", *words, stdin=plan_of(("t", 0, [2, 3])).encode())
+    assert (done.status, done.lines[-1]) == (0, "nothing is being reassigned")
+    assert cluster.describe("t").partitions[0].replicas == (2, 3)
+    assert run("reassign", "execute", "-", "--watch", "0", stdin=plan_of(("t", 0, [1, 2])).encode()).status == 2
+    assert cluster.reassignments() == []
 
 
 def test_the_bar() -> None:

@@ -38,6 +38,11 @@ HUNG_UP = TimedOut("waited 3 s for an answer of any broker to a question; not re
 CLOSED = (
     "something listens there and hangs up; its log says why; for a broker with TLS, --security FILE, or REPLOG_SECURITY, has the settings"
 )
+WAITED = "waited 3 s for an answer of any broker to a question; not reached: "
+CERTIFIED = (
+    'docs/security.md, "When somebody is not let in", says what each reason means; '
+    "--security FILE, or REPLOG_SECURITY, names the files of this side"
+)
 HUNG = TimedOut("waited 30 s for an answer of broker 2 to a question")
 REPEATED = Unavailable("a change: TopicAlreadyExists was the answer to a repetition (...); whether it was carried out before is unknown")
 NO_LEADER = "waited 3 s for t-0.x-12 to have a leader, to answer an offset; not reached: tcp://h:1 (Connection refused)"
@@ -88,6 +93,12 @@ CASES: list[tuple[tuple[str, ...], ReplogError, str]] = [
     (("topic", "list"), UNREACHED, NOBODY),
     (DELETE, UNREACHED, NOBODY),
     (("topic", "list"), HUNG_UP, CLOSED),
+    (("topic", "list"), TimedOut(f"{WAITED}tcp://h:1 (closed by the peer), tcp://h:2 (closed by the peer)"), CLOSED),
+    (("topic", "list"), TimedOut(f"{WAITED}tcp://h:1 (Connection refused), tcp://h:2 (closed by the peer)"), CLOSED),
+    (("topic", "list"), TimedOut(f"{WAITED}tcp://h:1 (its certificate is not accepted: certificate has expired)"), CERTIFIED),
+    (("topic", "list"), TimedOut(f"{WAITED}tcp://h:1 (Connection refused), tcp://h:2 (it does not speak TLS)"), CERTIFIED),
+    (("topic", "list"), TimedOut(f"{WAITED}tcp://h:1 (it has ended the connection (does it speak TLS?))"), CERTIFIED),
+    (("topic", "list"), TimedOut(f"{WAITED}tcp://h:1 (Connection refused), tcp://h:2 (Connection refused)"), NOBODY),
     (("topic", "list"), HUNG, "replog health says what is wrong with the cluster; --timeout waits for longer"),
     (("read", "t"), HUNG, "replog health says what is wrong with the cluster; --timeout waits for longer"),
     (DELETE, HUNG, "replog topic list says whether it is still there"),

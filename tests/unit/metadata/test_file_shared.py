@@ -280,6 +280,24 @@ def test_who_has_lost_a_part_of_the_file_spoils_nothing_for_those_who_come_after
     assert found.stdout == "theirs ours\n"
 
 
+@pytest.mark.parametrize("endings", [("",), ("", "-wal", "-shm")], ids=["the file alone", "all of it"])
+def test_a_store_that_was_moved_away_and_back_goes_on(path: Path, endings: tuple[str, ...]) -> None:
+    store = FileStore(path)
+    store.commit([Create("/a", b"")])
+    away = path.parent / "away"
+    away.mkdir()
+    for ending in endings:
+        Path(f"{path}{ending}").rename(away / f"store.db{ending}")
+    with pytest.raises(StoreGone):
+        store.read("/a")
+    store.close()
+    for ending in endings:
+        if (moved := away / f"store.db{ending}").exists():
+            moved.rename(f"{path}{ending}")
+    with FileStore(path) as store:
+        assert store.list("/") == ["a"]
+
+
 @pytest.mark.parametrize("size", [0, 8_192])
 def test_a_file_that_was_cut_acknowledges_nothing(path: Path, size: int) -> None:
     with FileStore(path) as store:

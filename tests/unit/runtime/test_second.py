@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replog import Broker
+from replog import Broker, Cluster
 from replog.errors import UsageError
 from replog.log.directory import FileLogDirectory
 
@@ -19,6 +19,7 @@ NOTES = {"lock", "meta", "life", "checkpoint", "clean", "owner"}
 FOLDERS = {"logs", "quarantine"}
 """What is in a folder with which nobody was let in: who it is, and nothing else."""
 NEVER = 3_600_000
+QUIET = {"checkpoint_interval_ms": NEVER, "session_ms": 30_000}
 
 
 def looks(folder: Path) -> dict[str, tuple[object, ...]]:
@@ -32,8 +33,7 @@ def looks(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 def broker(folder: Path, data: str) -> Broker:
-    config = {"checkpoint_interval_ms": NEVER, "session_ms": 30_000}
-    return Broker(1, listen="tcp://127.0.0.1:0", data=folder / data, store=f"file://{folder}/store.db", config=config)
+    return Broker(1, listen="tcp://127.0.0.1:0", data=folder / data, store=f"file://{folder}/store.db", config=QUIET)
 
 
 @pytest.fixture
@@ -94,3 +94,21 @@ def test_nor_does_it_touch_the_records_in_its_folder(used: Path) -> None:
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed <= NOTES | {"."}
     assert any(name.startswith("logs/") and name.endswith(".log") for name in after), "there were some"
+
+
+def test_a_cluster_ends_no_session_of_a_broker_that_has_its_folder_open(tmp_path: Path) -> None:
+    """A `Cluster` opens the store of its folder as its only user, and ends all sessions that are recorded there."""
+    with Cluster(tmp_path, brokers=2) as cluster:
+        cluster.create_topic("t", replication_factor=2, min_isr=1)
+    one = Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "broker-1", store=f"file://{tmp_path}/metadata.db", config=QUIET)
+    with one.start().wait_until_ready(), one.client() as client:
+        before = client.describe_cluster()
+        with pytest.raises(UsageError, match=r"is in use: a broker .* has broker-1 open"):
+            Cluster(tmp_path, brokers=2).start()
+        client.append("t", 0, ["x"])
+        after = client.describe_cluster()
+        assert [(known.broker_id, known.broker_epoch) for known in after.brokers] == [
+            (known.broker_id, known.broker_epoch) for known in before.brokers
+        ]
+    with Cluster(tmp_path, brokers=2) as cluster:
+        assert [record.value for record in cluster.read("t")] == [b"x"]

@@ -131,7 +131,7 @@ def test_what_has_expired_is_not_taken_for_made(tmp_path: Path) -> None:
     Path(tls.certificate).replace(tmp_path / "broker-1.pem")
     status, _, told = run(str(tmp_path), "broker/1")
     assert status == 2
-    assert "broker-1.pem exists, and is not accepted by authority.pem: certificate has expired" in told
+    assert "broker-1.pem exists, and is not accepted by authority.pem: certificate has expired; move it and broker-1.key away" in told
 
 
 def openssl(*words: str) -> None:
