@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import replog
 from replog.errors import UsageError
+from replog.metrics.text import prometheus_text
 from replog.status import server as serving
 from replog.status import source as sources
 from replog.status.server import CONNECTIONS_MAX, StatusServer
@@ -193,15 +194,54 @@ def test_however_many_look_the_cluster_is_asked_once_while_an_answer_is_fresh(
     assert cluster._embedded._pump.delivered == first
 
 
-def test_too_many_connections_are_turned_away_and_slow_ones_cut_off(page: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_say_nothing_keep_nobody_out(page: StatusServer) -> None:
     port = int(page.url.rsplit(":", 1)[1].rstrip("/"))
     held = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS_MAX)]
     try:
-        eventually(lambda: len(page._connections) == CONNECTIONS_MAX)
-        assert get(f"{page.url}health")[0] == 503
+        eventually(lambda: len(page._silent) == CONNECTIONS_MAX)
+        assert [get(f"{page.url}health")[0] for _ in range(3)] == [200] * 3
+        assert held[0].recv(1) == b"", "the first has made room"
     finally:
         for one in held:
             one.close()
+    eventually(lambda: not page._connections)
+    assert page._silent == {}
+
+
+def test_metrics_are_written_once_for_each_snapshot(page: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "FRESH_S", 3_600.0)
+    written: list[object] = []
+
+    def counted(snapshot: Any) -> str:
+        written.append(snapshot)
+        return prometheus_text(snapshot)
+
+    monkeypatch.setattr(serving, "prometheus_text", counted)
+    bodies = {get(f"{page.url}metrics?partitions=1")[1] for _ in range(5)}
+    assert (len(bodies), len(written)) == (1, 1)
+    assert get(f"{page.url}metrics")[1] not in bodies
+    assert len(written) == 2
+
+
+def test_too_many_connections_are_turned_away_and_slow_ones_cut_off(page: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, goes_on, answers = int(page.url.rsplit(":", 1)[1].rstrip("/")), threading.Event(), page._answer
+
+    def slow(request: Any) -> Any:
+        goes_on.wait()
+        return answers(request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page, "_answer", slow)
+        held = [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS_MAX)]
+        try:
+            for one in held:
+                one.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            eventually(lambda: len(page._connections) == CONNECTIONS_MAX and not page._silent)
+            assert get(f"{page.url}health")[0] == 503
+        finally:
+            goes_on.set()
+            for one in held:
+                one.close()
     eventually(lambda: not page._connections)
     monkeypatch.setattr(serving, "REQUEST_S", 0.2)
     assert said(page, b"GET /health HTTP/1.1\r\n").startswith(b"HTTP/1.1 408 ")

@@ -31,10 +31,13 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@\[\]-]{1,300}")
 _LONGEST: Final = 300
 
 
-def audit(principal: object, address: str, action: str, topics: str, more: Mapping[str, str], code: int | None) -> None:
-    """`more`: further fields of this action. `code`: 0 it was done, None: nobody knows."""
-    outcome = "unknown" if code is None else "ok" if code == 0 else error_name(code)
-    _write({"principal": principal, "address": address, "action": action, "topic": topics, **more, "outcome": outcome})
+def audit(
+    principal: object, address: str, action: str, topics: str, more: Mapping[str, str], code: int | None, *, refused: int = 0
+) -> None:
+    """`more`: further fields of this action. `code`: 0 it was done, None: nobody knows. `refused`: so many parts of it were not."""
+    outcome = "unknown" if code is None else error_name(code) if code else "partly" if refused else "ok"
+    fields = {"principal": principal, "address": address, "action": action, "topic": topics, **more, "outcome": outcome}
+    _write(fields | ({"refused": refused} if refused else {}))
 
 
 @define
@@ -98,7 +101,8 @@ class Refusals:
 
 
 def _write(fields: Mapping[str, Any]) -> None:
-    _log.info(" ".join(f"{key}={_shown(str(value))}" for key, value in fields.items()))
+    line = " ".join(f"{key}={_shown(str(value))}" for key, value in fields.items())
+    _log.info(line.replace("%", "%%"), dict(fields))
 
 
 def _shown(text: str) -> str:

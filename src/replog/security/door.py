@@ -16,6 +16,7 @@ from replog import messages as m
 from replog.codec import CodecError
 from replog.errors import Code
 from replog.model import ACKS_NONE, Address, PartitionId
+from replog.security.answers import refusals_in, without_names
 from replog.security.audit import Refusals, audit
 from replog.security.identity import Identity
 from replog.security.particulars import particulars_of
@@ -32,6 +33,7 @@ _QUESTIONS_MAX: Final = 10_000
 _ENDS: Final = frozenset({-2, -1})
 """Of a log, in `ListOffsetsEntry.at`: the earliest and the latest offset."""
 _DENIED: Final = Code.TOPIC_AUTHORIZATION_FAILED
+_Asked = tuple[Identity, str, str, str, dict[str, str]]
 
 
 class Door:
@@ -48,7 +50,7 @@ class Door:
 
             self._authorizer = FileRules(self._authorizer)
         self._raised: set[type[BaseException]] = set()
-        self._pending: dict[tuple[Address, int], tuple[Identity, str, str, str, dict[str, str]]] = {}
+        self._pending: dict[tuple[Address, int], _Asked] = {}
         """Changes that were passed on: who asked from where, the verb, the topics, and what else is told of it."""
         self._questions: dict[Address, dict[tuple[Address, int], None]] = {}
         """What else was passed on, by who asked: an answer to it is not to be taken for one to a change."""
@@ -81,10 +83,16 @@ class Door:
         if type(message) is m.AdminAnswer:
             asked = self._pending.pop((peer, message.request), None)
             if asked is not None:
-                audit(*asked, message.error)
+                self._tell(asked, message)
             else:
                 self._questions.get(peer, {}).pop((peer, message.request), None)
-        elif type(message) is m.ClusterView and self._authorizer is not None and not who.is_broker:
+        if self._authorizer is None or who.is_broker:
+            return message
+        if type(message) is m.AdminAnswer:
+            return without_names(message, lambda name: self._allows(who, DESCRIBE, name))
+        if type(message) is m.Fetched:
+            return self._fetched(who, message)
+        if type(message) is m.ClusterView:
             return evolve(
                 message,
                 topics=[one for one in message.topics if self._allows(who, DESCRIBE, one.topic)],
@@ -92,6 +100,25 @@ class Door:
                 hidden=[name for name in message.hidden if self._allows(who, DESCRIBE, name)],
             )
         return message
+
+    def _tell(self, asked: _Asked, answer: m.AdminAnswer) -> None:
+        """What became of a change, for the audit log: of several parts each may have been refused, although the request was not."""
+        codes, total = refusals_in(answer)
+        if answer.error or not codes:
+            audit(*asked, answer.error)
+        else:
+            wished = total if total is not None else int(asked[4].get("count", 0))
+            audit(*asked, codes[0] if len(codes) >= wished else Code.NONE, refused=len(codes))
+
+    def _fetched(self, who: Identity, answer: m.Fetched) -> m.Fetched:
+        """Records that were waited for are brought only to who may still read them."""
+        for at, entry in enumerate(answer.entries):
+            code = self._code(who, READ, entry.partition) if entry.slices else Code.NONE
+            if code:
+                for piece in entry.slices:
+                    piece.release()
+                answer.entries[at] = m.FetchedEntry(entry.partition, entry.leader_epoch, entry.offset, code)
+        return answer
 
     def ended(self, peer: Address) -> None:
         """Nobody will hear what becomes of what it has asked for."""

@@ -57,6 +57,8 @@ class Tls:
     key: str | None = field(default=None, converter=_lasting)
 
     def __attrs_post_init__(self) -> None:
+        if isinstance(self.key, str) and ("-----BEGIN" in self.key or "\n" in self.key):
+            raise UsageError("tls: key is no path; it is not shown, as it may be the key itself: put that into a file, and name that")
         for name in ("authority", "certificate", "key"):
             value = getattr(self, name)
             if (value is not None or name == "authority") and (not isinstance(value, str) or not value or "\0" in value):
@@ -114,7 +116,7 @@ def _secret(name: str, value: Any) -> bytes:
 
 def _check_named(name: str, text: str, path: str) -> None:
     """UsageError, which does not show it, for a text that may be the secret itself: neither such a file is there nor its folder."""
-    if os.path.lexists(path) if os.path.dirname(text) in ("", "/") else is_place(path):
+    if os.path.lexists(path) if not os.path.dirname(text).strip("/") else is_place(path):
         return
     raise UsageError(
         f"secret: that of {name} names no file; it is not shown, as it may be the secret itself: put that into a file, or give bytes"

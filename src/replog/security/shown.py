@@ -58,7 +58,7 @@ def is_place(path: str) -> bool:
     """Whether it says where a file is, or could be: it is there, or at least its folder. Anything else may be a secret in its place."""
     folder = os.path.dirname(path)
     try:
-        return os.path.lexists(path) or (folder not in ("", "/") and os.path.isdir(folder))
+        return os.path.lexists(path) or (folder.strip("/") != "" and os.path.isdir(folder))
     except ValueError:  # no name at all
         return False
 

@@ -11,8 +11,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
-from attrs import evolve
-
 from replog.client.client import Client
 from replog.errors import ReplogError, UsageError
 from replog.log.files import kill_in_child
@@ -28,6 +26,7 @@ __all__ = ["StatusServer"]
 _log = logging.getLogger("replog")
 
 _CHOICES: Final = {"1": True, "true": True, "": False, "0": False, "false": False}
+_JSON: Final = "application/json"
 CONNECTIONS_MAX: Final = 16
 REQUEST_S: Final = 5.0
 """A request is sent within this time, ..."""
@@ -74,6 +73,11 @@ class StatusServer:
         """Where the page is."""
         self._source = Source(metrics, client, changes, owner=owner)
         self._connections: dict[socket.socket, threading.Thread] = {}
+        self._silent: dict[socket.socket, None] = {}
+        """Those that have not sent their request yet, the first first: where all places are taken they make room for whoever comes."""
+        self._rendered: dict[tuple[bool, str], tuple[Snapshot, bytes]] = {}
+        """Metrics as they were written last, by what was asked for: thousands of partitions take a while, and hold up the broker."""
+        self._rendering = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="replog status", daemon=True)
@@ -126,8 +130,14 @@ class StatusServer:
             thread = threading.Thread(target=self._serve, args=(connection,), name="replog status", daemon=True)
             with self._lock:
                 is_full = len(self._connections) >= CONNECTIONS_MAX
+                silent = next(iter(self._silent), None) if is_full else None
+                if silent is not None:
+                    is_full = False
+                    del self._silent[silent]
+                    _shut(silent)  # its thread ends it
                 if not is_full:
                     self._connections[connection] = thread
+                    self._silent[connection] = None
             try:
                 if is_full:
                     connection.setblocking(False)
@@ -141,13 +151,18 @@ class StatusServer:
     def _end(self, connection: socket.socket) -> None:
         with self._lock:
             self._connections.pop(connection, None)
+            self._silent.pop(connection, None)
         connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             head_only = False
             try:
-                request = read_request(connection, REQUEST_S)
+                try:
+                    request = read_request(connection, REQUEST_S)
+                finally:
+                    with self._lock:
+                        self._silent.pop(connection, None)
                 if request is None:
                     return
                 head_only = request.method == "HEAD"
@@ -180,11 +195,13 @@ class StatusServer:
                     return _json(200 if report["healthy"] else 503, report)
                 case "/metrics":
                     taken = self._source.metrics(partitions=_choice(request.query, "partitions"))
-                    if request.query.get("format", "text") not in ("text", "json"):
-                        raise BadRequest(400, f"format is {_shown(request.query['format'])}; it is text or json")
-                    if request.query.get("format") == "json":
-                        return evolve(_json(200, taken.to_dict()), headers={TAKEN_AT: str(taken.time_ms)})
-                    return Answer(200, prometheus_text(taken).encode(), CONTENT_TYPE)
+                    form = request.query.get("format", "text")
+                    if form not in ("text", "json"):
+                        raise BadRequest(400, f"format is {_shown(form)}; it is text or json")
+                    body = self._written(taken, partitions=_choice(request.query, "partitions"), form=form)
+                    if form == "json":
+                        return Answer(200, body, _JSON, headers={TAKEN_AT: str(taken.time_ms)})
+                    return Answer(200, body, CONTENT_TYPE)
                 case "/status.json":
                     return _json(200, self._source.status(_query(request.query)))
                 case _:
@@ -196,6 +213,16 @@ class StatusServer:
         except Exception:  # a mistake of ours; peers learn nothing from it
             _log.exception("the status page could not answer %s", request.path)
             return Answer(500, b"something went wrong; the log of the broker says what\n")
+
+
+    def _written(self, taken: Snapshot, *, partitions: bool, form: str) -> bytes:
+        """Metrics as bytes: once for each snapshot, whoever asks."""
+        with self._rendering:
+            known = self._rendered.get((partitions, form))
+            if known is None or known[0] is not taken:
+                text = _json_bytes(taken.to_dict()) if form == "json" else prometheus_text(taken).encode()
+                known = self._rendered[partitions, form] = taken, text
+            return known[1]
 
 
 def _query(words: dict[str, str]) -> Query:
@@ -231,7 +258,11 @@ def _shown(text: str) -> str:
 
 
 def _json(status: int, value: dict[str, Any]) -> Answer:
-    return Answer(status, json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n", "application/json")
+    return Answer(status, _json_bytes(value), _JSON)
+
+
+def _json_bytes(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _shut(one: socket.socket) -> None:

@@ -10,13 +10,14 @@ import attrs
 import pytest
 from tests.unit.samples import messages
 
+from replog import Cluster
 from replog import messages as m
 from replog.broker.followers import FOLLOWERS
 from replog.broker.offsets import EARLIEST, LATEST
 from replog.codec import MESSAGE_TYPES, CodecError, encode
 from replog.config import BATCH_BYTES_MAX, TopicConfig
 from replog.controller.admin import VERBS
-from replog.errors import Code
+from replog.errors import Code, UnknownTopicOrPartition
 from replog.model import PartitionId
 from replog.security.door import Door
 from replog.security.identity import Identity
@@ -317,6 +318,97 @@ def test_a_line_for_each_change_and_what_became_of_it(caplog: pytest.LogCaptureF
         "principal=client/c address=127.0.0.1:1 action=delete_topic topic=t outcome=ClusterAuthorizationFailed",
         f'{start}reassign topic="t,u" count=2 partitions="t-0>1,u-0>1" outcome=unknown',
     ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "result", "says"),
+    [
+        ("reassign", {"errors": []}, "outcome=ok"),
+        ("reassign", {"errors": [["t", 1, int(Code.INVALID_REPLICA_ASSIGNMENT), "no"]]}, "outcome=partly refused=1"),
+        ("reassign", {"errors": [["t", n, int(Code.UNKNOWN_TOPIC_OR_PARTITION), "no"] for n in (0, 1)]},
+         "outcome=UnknownTopicOrPartition refused=2"),
+        ("elect", {"partitions": [["t", 0, 0, ""], ["t", 1, 0, ""]]}, "outcome=ok"),
+        ("elect", {"partitions": [["t", 0, 0, ""], ["t", 1, int(Code.ELECTION_NOT_NEEDED), "no"]]}, "outcome=partly refused=1"),
+        ("elect", {"partitions": [["t", 0, int(Code.ELECTION_NOT_NEEDED), "no"]]}, "outcome=ElectionNotNeeded refused=1"),
+    ],
+)  # fmt: skip
+def test_what_was_refused_in_parts_is_not_told_as_done(
+    verb: str, result: dict[str, Any], says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, verb, {"partitions": [["t", 0, [1]], ["t", 1, [2]]]}), ADMIN)
+    one.leave(ADMIN, PEER, m.AdminAnswer(1, 0, result=result))
+    (line,) = audited(caplog)
+    assert line.endswith(f" {says}")
+    (record,) = [record for record in caplog.records if record.name == "replog.audit"]
+    assert isinstance(record.args, dict)
+    assert record.args["action"] == verb
+
+
+def test_a_line_is_written_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "replog.audit")
+    one = door()
+    enter(one, m.Admin(1, "delete_topic", {"name": "100%d %(action)s"}), CLIENT)
+    assert 'topic="100%d %(action)s"' in audited(caplog)[0]
+
+
+# ------------------------------------------------------------------------------------------------------- what answers tell
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("unknown topic 'x'; known are allowed, denied", "unknown topic 'x'; known are allowed"),
+        ("unknown topic 'x'; known are denied, hidden.too", "unknown topic 'x'"),
+        ("unknown topic 'x'; known are none", "unknown topic 'x'"),
+        ("topic 'allowed' has no partition 7; it has 0 to 3", "topic 'allowed' has no partition 7; it has 0 to 3"),
+    ],
+)
+def test_a_refusal_names_no_topic_that_rules_hide(text: str, told: str) -> None:
+    one, code = door(only_allowed), int(Code.UNKNOWN_TOPIC_OR_PARTITION)
+    assert one.leave(CLIENT, PEER, m.AdminAnswer(1, code, text)).message == told
+    for name in ("errors", "partitions"):
+        answer = m.AdminAnswer(2, 0, result={name: [["x", 0, code, text], ["y", 0, 0, ""]], "other": 1})
+        assert one.leave(ADMIN, PEER, answer).result == {name: [["x", 0, code, told], ["y", 0, 0, ""]], "other": 1}
+    assert door().leave(CLIENT, PEER, m.AdminAnswer(3, code, text)).message == text
+    assert one.leave(Identity("broker", "1"), PEER, m.AdminAnswer(4, code, text)).message == text
+
+
+def test_nor_does_that_of_a_real_cluster() -> None:
+    with Cluster(brokers=1) as cluster:
+        for name in ("allowed", "denied"):
+            cluster.create_topic(name, replication_factor=1, min_isr=1)
+        with pytest.raises(UnknownTopicOrPartition) as refused:
+            cluster.reassign({("missing", 0): [1]})
+        with pytest.raises(UnknownTopicOrPartition) as unexplained:
+            cluster.delete_topic("missing")
+    assert "known are allowed, denied" in str(refused.value) + str(unexplained.value)
+    answer = m.AdminAnswer(1, 0, result={"errors": [["missing", 0, 3, "unknown topic 'missing'; known are allowed, denied"]]})
+    assert "denied" not in str(door(only_allowed).leave(ADMIN, PEER, answer))
+
+
+class _Piece:
+    """Records of an answer."""
+
+    released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_records_that_were_waited_for_are_brought_only_to_who_may_still_read_them() -> None:
+    may_read = True
+    one = door(lambda principal, action, topic: may_read)
+    pieces = [_Piece(), _Piece()]
+    entries = [m.FetchedEntry(HERE, 3, 7, 0, 9, 0, 9, slices=[piece]) for piece in pieces]
+    assert one.leave(CLIENT, PEER, m.Fetched(1, 0, 0, 0, entries[:1])).entries == entries[:1]
+    may_read = False
+    (denied,) = one.leave(CLIENT, PEER, m.Fetched(2, 0, 0, 0, entries[1:])).entries
+    assert denied == m.FetchedEntry(HERE, 3, 7, DENIED)
+    assert [piece.released for piece in pieces] == [0, 1]
+    empty = m.FetchedEntry(HERE, 3, 7, 0, 9, 0, 9)
+    assert one.leave(CLIENT, PEER, m.Fetched(3, 0, 0, 0, [empty])).entries == [empty]
 
 
 @pytest.mark.parametrize(

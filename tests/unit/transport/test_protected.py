@@ -24,6 +24,7 @@ from replog.security.kept import KeptSecrets
 from replog.security.proof import dialer_proof, fresh_nonce, is_listener_proof, transcript
 from replog.security.settings import Security
 from replog.testing.clock import ManualClock
+from replog.transport.tcp.limits import TcpLimits
 from replog.transport.tcp.reception import REFUSE_AFTER_MS, UNPROVEN_MAX
 
 Make = Callable[..., Party]
@@ -65,6 +66,20 @@ def refused(one: Stranger, party: Party, clock: ManualClock) -> m.HandshakeAnswe
 
 
 # ------------------------------------------------------------------------------------------------------------ who is let in
+
+
+def test_an_admin_is_let_in_however_many_clients_there_are(party: Make) -> None:
+    """One client in eight places less than there are: then no other client, and whoever looks after the cluster all the same."""
+    broker = party(3, security=ALL, limits=TcpLimits(connections_max=8))
+    clients = [party(security=of_client()) for _ in range(8)]
+    for number, client in enumerate(clients):
+        client.say(broker.endpoint, question(number))
+        settle([broker, client], lambda: len(broker.messages) + len(broker.told("peer_refused")) == number + 1)  # noqa: B023
+    assert (len(broker.messages), len(broker.told("peer_refused"))) == (7, 1)
+    assert "7 connections of clients are open" in broker.told("peer_refused")[0]["reason"]
+    admin = party(security=of_client(b"of anna alone" * 3, "admin/anna"))
+    admin.say(broker.endpoint, question(9))
+    settle([broker, admin, *clients], lambda: len(broker.messages) == 8)
 
 
 def test_both_ends_know_the_secret(party: Make) -> None:

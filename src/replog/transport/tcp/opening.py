@@ -9,6 +9,7 @@ from attrs import evolve
 
 from replog.codec import encode
 from replog.errors import Code
+from replog.messages import CLIENT
 from replog.security.tls_words import words_of
 from replog.transport.tcp.connection import Connection, State
 from replog.transport.tcp.connections import Connections, Unwelcome
@@ -33,7 +34,8 @@ class _Process(Protocol):
 class Opening:
     """Of one transport. `came(broker, connection)` is told of each broker that has dialed, before it is let in.
 
-    Beyond `clients_max` connections of clients further ones are refused, with an answer. With `muting`, whoever dials is read in small
+    Beyond `clients_max` connections of clients further ones are refused, with an answer, but for those who have proven to be an admin or a
+    broker: who looks after a cluster is let in, whatever clients do. With `muting`, whoever dials is read in small
     portions until it is known who that is.
     """
 
@@ -117,7 +119,7 @@ class Opening:
             self._connections.refuse_later(connection, b"".join(map(bytes, encode(verdict.answer))), now_ms + REFUSE_AFTER_MS)
             return
         answer, said = verdict.answer, verdict.said
-        if said is not None and said.broker_id < 0 and len(self.peers) >= self._clients_max:
+        if said is not None and said.broker_id < 0 and len(self.peers) >= self._clients_max and not _has_kept_place(connection):
             text = f"{len(self.peers)} connections of clients are open, which are as many as this broker takes (connections_max)"
             answer = evolve(answer, error=Code.QUOTA_EXCEEDED, message=text, version=0)
         self._say(connection, answer)
@@ -163,3 +165,8 @@ class Opening:
         if self._muting is not None and not connection.dialed:
             connection.limited = self._muting.of(connection)  # the frame that opened it is the first that is charged
         self._on_event("peer_connected", {"peer": connection.peer, "at": connection.name, "lane": connection.lane})
+
+
+def _has_kept_place(connection: Connection) -> bool:
+    """Whether it has proven to be of those for whom places are kept free."""
+    return connection.identity is not None and connection.identity.role != CLIENT
