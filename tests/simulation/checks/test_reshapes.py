@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from attrs import evolve
 from tests.simulation.checks.situations import holds, violates
-from tests.simulation.checks.test_wishes import ENTRY, ID, PATH, answer, ask, asked
+from tests.simulation.checks.test_wishes import ENTRY, ID, PATH, SESSION, answer, ask, asked
 
 from replog.messages import Admin, AdminAnswer
 from replog.metadata import layout
 from replog.metadata.layout import TopicEntry
+from replog.metadata.wishes import Meant, encode_partition_remove
 from replog.model import Assignment
-from replog.ports import Create, Put
+from replog.ports import Create, Delete, Put
 from replog.testing.simulator.wishes import Wishes
 
 pytestmark = pytest.mark.simulation
@@ -100,3 +101,34 @@ def test_a_number_that_is_added_again_is_new() -> None:
     old = evolve(FEWER, partitions={**FEWER.partitions, 1: Assignment((2, 3), 0)})
     violates("asked", lambda: wishes.applied([Put(PATH, layout.encode_topic(old), 1)], 3))
     holds(lambda: wishes.applied([Put(PATH, layout.encode_topic(again), 1)], 3))
+
+
+def wished_away(creation: int) -> list[Any]:
+    return [Create(REMOVAL, encode_partition_remove(Meant(ID, creation)))]
+
+
+REMOVAL = layout.partition_remove_path("a", 1)
+SHRUNK = Put(PATH, layout.encode_topic(FEWER), 0)
+
+
+@pytest.mark.parametrize("ops", [[SHRUNK, Delete(REMOVAL)], [Delete(REMOVAL), SHRUNK], [SHRUNK]], ids=["with it", "before", "later"])
+def test_a_removal_that_is_stored_outlives_who_was_asked(ops: list[Any]) -> None:
+    """Another controller finds it in the store, and nobody asks that one for anything."""
+    wishes = stored(verb="remove_partitions", **MEANT)
+    wishes.applied(wished_away(0), 3)
+    wishes.ended(SESSION)
+    holds(lambda: wishes.applied(ops, 3))
+    assert wishes.topics[ID].entry == FEWER
+
+
+def test_a_removal_is_stored_only_if_it_was_asked_for() -> None:
+    violates("asked", lambda: stored().applied(wished_away(0), 3))
+    violates("asked", lambda: stored(verb="remove_partitions", **MEANT).applied(wished_away(7), 3))
+
+
+def test_what_was_wished_away_is_that_one_alone() -> None:
+    wishes = stored(verb="remove_partitions", **MEANT)
+    wishes.applied(wished_away(0), 3)
+    wishes.ended(SESSION)
+    wishes.applied([Delete(REMOVAL)], 3)
+    violates("asked", lambda: wishes.applied([SHRUNK], 3))

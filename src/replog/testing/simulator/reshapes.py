@@ -9,8 +9,11 @@ from attrs import evolve
 
 from replog.config import TopicConfig, default_min_isr
 from replog.messages import Admin
+from replog.metadata import layout
 from replog.metadata.layout import TopicEntry
+from replog.metadata.wishes import decode_partition_remove
 from replog.model import Address
+from replog.ports import Create, Delete, Put
 
 __all__ = ["Reshapes"]
 
@@ -24,6 +27,11 @@ class Reshapes:
         """Name -> every topic of that name, as it was stored each time."""
         self._asked: dict[tuple[Address, int], int] = {}
         """Wish -> how many entries of its topic there were when it was made."""
+        self._removals: dict[tuple[str, int], int | None] = {}
+        """(topic, partition) of the removals that are stored as wishes, with the creation that is meant; None: whichever there is. They
+        outlive the request, its controller and everybody's session."""
+        self._removed: dict[tuple[str, int], int | None] = {}
+        """Those that the present transaction takes away."""
 
     def asked(self, key: tuple[Address, int], name: str) -> None:
         """A client makes a wish."""
@@ -32,6 +40,24 @@ class Reshapes:
     def stored(self, name: str, entry: TopicEntry) -> None:
         """The store has a topic, or another entry of it."""
         self._entries.setdefault(name, []).append(entry)
+
+    def begin(self) -> None:
+        """The store commits a transaction."""
+        self._removed = {}
+
+    def wish_changed(self, op: Any) -> str:
+        """A removal is stored as a wish, or is no wish any more; what is wrong with that, if anything."""
+        place = layout.place_of(op.path).topic_partition
+        key = (place.topic, place.partition)
+        if isinstance(op, Delete):
+            if key in self._removals:
+                self._removed[key] = self._removals.pop(key)
+        elif isinstance(op, Create | Put):
+            creation = decode_partition_remove(op.path, op.value)
+            if not self._names_all(place.topic, {place.partition: creation}):
+                return f"a wish to remove {place} of creation {creation} is stored, and nobody has made it who has not been answered"
+            self._removals[key] = creation
+        return ""
 
     def judged(self, name: str, before: TopicEntry, after: TopicEntry) -> str:
         """What is wrong with a change of numbers and configuration; empty: nothing."""
@@ -59,7 +85,12 @@ class Reshapes:
         return any(wish.arguments["total"] == count for wish in self._under_way("add_partitions", name))
 
     def _may_shrink(self, name: str, gone: Mapping[int, int]) -> bool:
-        """Whether one request names all of them."""
+        """Whether one request names all of them, or each is stored as a wish."""
+        stored = {**self._removed, **self._removals}
+        is_stored = all((name, number) in stored and stored[name, number] in (None, creation) for number, creation in gone.items())
+        return is_stored or self._names_all(name, gone)
+
+    def _names_all(self, name: str, gone: Mapping[int, int | None]) -> bool:
         for wish in self._under_way("remove_partitions", name):
             numbers, creations = wish.arguments["partitions"], wish.arguments.get("creations")
             meant = dict(zip(numbers, creations, strict=True)) if creations is not None else dict.fromkeys(numbers)

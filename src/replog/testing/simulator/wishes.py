@@ -167,6 +167,7 @@ class Wishes:
     def applied(self, ops: list[Any], brokers: int) -> None:
         """The store has committed a transaction, in a cluster of so many brokers."""
         self._fulfilled = set()
+        self._reshapes.begin()
         for op in ops:
             if op.path.startswith(layout.ELECT + "/"):
                 self._election_changed(op)
@@ -174,8 +175,9 @@ class Wishes:
                 self._topic_changed(op, brokers)
             elif op.path.startswith(layout.DELETE_TOPICS + "/"):
                 self._deletion_changed(op)
-            elif op.path.startswith(layout.PARTITIONS_REASSIGNED + "/"):
-                found = self._moves.applied(op)
+            elif op.path.startswith((layout.PARTITIONS_REASSIGNED + "/", layout.PARTITIONS_REMOVE + "/")):
+                moves = op.path.startswith(layout.PARTITIONS_REASSIGNED + "/")
+                found = self._moves.applied(op) if moves else self._reshapes.wish_changed(op)
                 if found:
                     raise Violation(_NAME, found)
 
