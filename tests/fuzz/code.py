@@ -39,7 +39,7 @@ _MODULES: Final = {
     """,
     "path": "config errors metadata.judgements metadata.layout metadata.paths model",
     "shown": "cli.output cli.stores errors metadata.looking metadata.values",
-    "database": "cli.output cli.stores errors metadata.database metadata.looking metadata.tree metadata.values",
+    "database": "cli.output cli.stores errors metadata.database metadata.looking metadata.place metadata.tree metadata.values",
     "stream": "codec.frames transport.tcp.buffers transport.tcp.incoming",
     "handshake": """
         codec.decoding codec.encoding codec.frames codec.stepwise messages.transport security.identity security.kept

@@ -10,7 +10,7 @@ import pytest
 
 from replog import errors
 from replog.errors import CODES, Code, NotLeaderOrFollower, Rejected, ReplogError, TimedOut, Unavailable, UsageError, error_name, rejection
-from replog.metadata.database import StoreGone
+from replog.metadata.place import StoreGone
 from replog.model import TopicPartition
 from replog.spark.losses import DataLost
 

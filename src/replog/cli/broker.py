@@ -54,6 +54,7 @@ class Ending:
         heard = [number for number in _SIGNALS if number != signal.SIGHUP or not ignored]
         self._before = {number: signal.signal(number, self.on_signal) for number in heard}
         self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)  # who has started it may block them in its own threads, which is inherited
 
     def close(self) -> None:
         """Signals mean again what they meant before."""

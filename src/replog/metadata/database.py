@@ -97,7 +97,7 @@ class Database:
         with _opening, self._errors():  # a fork finds either no connection to the file, or one that it knows of
             if not os.path.lexists(path):
                 if path in _gone and not private:
-                    raise StoreGone(path, "the metadata store was removed or replaced")
+                    raise StoreGone(path)
                 _create(path)
             self._place = Place(path, _check_file(path))
             for companion in _COMPANIONS:  # before SQLite copies what is in them into the file
@@ -108,7 +108,8 @@ class Database:
         try:
             with self.lock, self._errors():
                 self._check()
-                self._place.opened()
+                if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":  # a copy by VACUUM INTO has no log
+                    self._place.opened()
                 self._check_own(path)  # now that it is known to be a store: nobody is told to change what he has named by mistake
                 self._timeout_s = timeout_s
                 self._set_patience(timeout_s * 1_000)

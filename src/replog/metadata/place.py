@@ -20,6 +20,7 @@ FileId = tuple[int, int]
 """Device and inode."""
 
 _PARTS: Final = {"-wal": "its log (-wal)", "-shm": "the index of its log (-shm)"}
+_REMOVED: Final = "the metadata store was removed or replaced"
 _FORKED: Final = "was open when this process was forked: use it from the parent, or from a process that was started anew"
 _TORN: Final = "was removed, replaced or cut, or its -wal or -shm was, while this process had it open: use it from one that is started anew"
 
@@ -31,7 +32,7 @@ connection would go by the parent's locks after a fork, or by an index that nobo
 class StoreGone(StoreCorrupt):
     """The file or a part of it was removed or replaced while it was open: what is written to it is seen by nobody who opens it now."""
 
-    def __init__(self, path: str, what: str) -> None:
+    def __init__(self, path: str, what: str = _REMOVED) -> None:
         super().__init__(path, f"{what} while it was open; stop every process that has it open")
 
 
@@ -59,11 +60,11 @@ class Place:
         """Raise StoreGone unless everything is where it was."""
         found = _look(self._path)
         if found is None:
-            raise StoreGone(self._path, "the metadata store was removed or replaced")
+            raise StoreGone(self._path)
         if isinstance(found, OSError):
             return  # we may not look any more; the open files are as good as they were
         if (found.st_dev, found.st_ino) != self.file:
-            raise StoreGone(self._path, "the metadata store was removed or replaced")
+            raise StoreGone(self._path)
         if found.st_size < self._size:
             raise StoreGone(self._path, f"the metadata store was cut from {self._size} bytes to {found.st_size}")
         self._size = found.st_size

@@ -184,7 +184,10 @@ class BrokerProcess:
         """Let it stand still (SIGSTOP): it does nothing and answers nobody, and its session runs out. Returns when it does so."""
         self._signal_living(signal.SIGSTOP)
         # The signal is delivered some time after it was sent; until then threads go on.
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        try:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:  # another thread has ended it, and waited for it
+            raise UsageError(f"{self!r} does not run") from None
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""

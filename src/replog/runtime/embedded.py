@@ -13,10 +13,11 @@ from replog.client.client import Client
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import TimedOut, UsageError
 from replog.log.files import Fs, check_path
+from replog.metadata.memory import MemoryStore
 from replog.metrics.meter import recent
 from replog.metrics.snapshot import Snapshot
 from replog.ports import MetadataStore
-from replog.runtime.embedded_brokers import EmbeddedBrokers
+from replog.runtime.embedded_brokers import BROKERS_MAX, EmbeddedBrokers
 from replog.runtime.measured import Measured
 from replog.runtime.urls import lasting
 
@@ -61,8 +62,8 @@ class Cluster(Client, Measured):
         _fs_of: Callable[[int], Fs] | None = None,
     ) -> None:
         """Check the arguments; UsageError names what is wrong. Nothing is opened yet."""
-        if not isinstance(brokers, int) or isinstance(brokers, bool) or not 1 <= brokers <= 100:
-            raise UsageError(f"brokers is {brokers!r}; a cluster has 1 to 100")
+        if not isinstance(brokers, int) or isinstance(brokers, bool) or not 1 <= brokers <= BROKERS_MAX:
+            raise UsageError(f"brokers is {brokers!r}; a cluster has 1 to {BROKERS_MAX}")
         if data is not None:
             data = check_path(data, "data", "name a folder, or leave it out to keep everything in memory")
         if store is not None and not isinstance(store, str | MetadataStore):
@@ -71,7 +72,7 @@ class Cluster(Client, Measured):
             None if data is None else Path(data),
             brokers,
             listen=listen,
-            store=lasting(store),
+            store=MemoryStore() if isinstance(store, str) and store.lower().startswith("memory:") else lasting(store),
             config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping({} if config is None else config),
             client_config=_client_config(client_config),
             fs_of=_fs_of,
@@ -110,7 +111,7 @@ class Cluster(Client, Measured):
     def controller_id(self) -> int | None:
         """The broker whose controller is in charge; None while there is none."""
         self._embedded.ensure_started()
-        found = (b for b, embedded in self._embedded.running.items() if embedded.controller.is_controller)
+        found = (b for b, embedded in list(self._embedded.running.items()) if embedded.controller.is_controller)
         return next(found, None)
 
     def kill_broker(self, broker_id: int) -> None:

@@ -28,6 +28,7 @@ from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.finishing import Finisher, start_finisher
 from replog.runtime.folder import ClusterFolder
 from replog.runtime.ids import RandomIds
+from replog.runtime.informed import check_removable, out_of_sync
 from replog.runtime.pump import Pump, Seat
 from replog.runtime.putting_off import is_inside, put_off
 from replog.runtime.reopening import Reopening
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
     from replog.security.quotas import Quotas
     from replog.security.settings import Security
 
-__all__ = ["EmbeddedBrokers"]
+__all__ = ["BROKERS_MAX", "EmbeddedBrokers"]
 
 _log = logging.getLogger("replog")
 
 _CLIENT: Final = "client"
 _START_S: Final = 30.0
+BROKERS_MAX: Final = 100
 _STORE_MS_MAX: Final = 10_000
 """A store has this long to end the sessions of all brokers, or a session time."""
 
@@ -122,8 +124,7 @@ class EmbeddedBrokers:
         self.meters[broker_id].throttle(request, ms)
 
     def _topic_of(self, topic_id: bytes) -> str | None:
-        found = (embedded.topic_name(topic_id) for embedded in self.running.values())
-        return next((name for name in found if name is not None), None)
+        return next((name for one in self.running.values() if (name := one.topic_name(topic_id)) is not None), None)
 
     def _cluster_id(self) -> str:
         return next((embedded.membership.cluster_id for embedded in self.running.values()), "")
@@ -157,8 +158,7 @@ class EmbeddedBrokers:
         """Move messages until nothing can be done without waiting."""
         self.calls += 1
         self.ensure_started()
-        self._pump.touch(self._seat)
-        self._pump.run()
+        self._pump.run(self._seat)
 
     def attend(self) -> None:
         """Batches of producers are finished by whoever calls next: no thread is started for them."""
@@ -183,16 +183,15 @@ class EmbeddedBrokers:
         """
         self.calls += not background
         self.ensure_started()
-        self._pump.touch(self._seat)
+        with self._pump.lock:
+            self._pump.touch(self._seat)
 
-        def done_or_closed() -> bool:
-            return done() or self.closed
+        def done_or_over() -> bool:
+            return done() or self.closed or self._state == "new"
 
-        if not self._pump.wait(done_or_closed, timeout_s):
+        if not self._pump.wait(done_or_over, timeout_s):
             return False
-        if not done():
-            self.check_usable()
-        return True
+        return done() or self.wait(done, timeout_s, background=background)  # which says why it is over
 
     # ------------------------------------------------------------------------------------------------------------ life
 
@@ -217,10 +216,12 @@ class EmbeddedBrokers:
                 self._state = "starting"
                 try:
                     self._open()
-                except BaseException:
+                except BaseException as problem:
                     self._abandon()
                     if self._state != "closed":
                         self._state = "new"
+                        self.core.crash(problem)  # who has come meanwhile waits for nothing
+                        self._pump.wake()
                     raise
 
     def _open(self) -> None:
@@ -248,6 +249,8 @@ class EmbeddedBrokers:
             refused = [f"; broker {b}: {e.membership.refused}" for b, e in self.running.items() if e.membership.refused]
             trouble = "" if outside is None else outside.trouble
             raise Unavailable(f"the brokers did not all register within {_START_S:.0f} s{''.join(refused)}{trouble}")
+        if self._folder is not None:
+            self._folder.joined(self._cluster_id())
 
     def _seat_client(self) -> None:
         self._pump.unseat(_CLIENT)
@@ -417,6 +420,8 @@ class EmbeddedBrokers:
         with self.lock, self.changing:
             self.ensure_started()
             broker_id = max([*self.running, *self.stopped]) + 1
+            if broker_id > BROKERS_MAX:
+                raise UsageError(f"a cluster has at most {BROKERS_MAX} brokers")
             self._racks[broker_id] = rack
             with contextlib.nullcontext() if self._folder is None else self._folder.adding(broker_id, self.running):
                 self._start(broker_id)
@@ -427,14 +432,11 @@ class EmbeddedBrokers:
         """Take the newest broker out for good; only one that holds no copy may go."""
         with self.lock, self.changing:
             self.ensure_started()
-            known = sorted([*self.running, *self.stopped])
-            if broker_id != known[-1] or len(known) == 1:
-                raise UsageError(f"broker {broker_id!r} cannot be removed: brokers are {known}, and the last may go, if another stays")
-            held = [name for embedded in list(self.running.values())[:1] for name in embedded.copies_on(broker_id)]
-            if held or not self.running:
-                raise UsageError(f"broker {broker_id} holds copies of {', '.join(held[:5]) or 'what is not known while no broker runs'}")
+            self.run()
+            check_removable(self.running, self.stopped, broker_id)
             if broker_id in self.running:
                 self.end(broker_id, clean=True)
+                check_removable(self.running, self.stopped, broker_id, has_left=True)  # others had their turn meanwhile
             self.stopped.discard(broker_id)
             self._kept.pop(broker_id, None)
             self.meters.pop(broker_id, None)
@@ -461,8 +463,7 @@ class EmbeddedBrokers:
 
     def out_of_sync(self) -> list[str]:
         """Partitions without a leader or without their full ISR, for people; empty if every replica is in sync."""
-        embedded = next(iter(self.running.values()), None)
-        return ["all: no broker runs"] if embedded is None else embedded.out_of_sync()
+        return out_of_sync(self.running)
 
     # -------------------------------------------------------------------------------------------------------- failures
 

@@ -27,6 +27,7 @@ from replog.log.lock import FolderLock
 from replog.log.segmented import PASSING
 from replog.metadata.file import FileStore
 from replog.runtime.descriptors import within_descriptors
+from replog.runtime.owner import Owner
 from replog.security.private import check_folder
 
 __all__ = ["ClusterFolder", "open_directory"]
@@ -69,6 +70,8 @@ class ClusterFolder:
         self._fs_of = fs_of or (lambda broker_id: OS)
         self._locks: dict[int, FolderLock] = {}
         """That of each broker's latest life."""
+        self._owners: dict[int, Owner] = {}
+        """The note of each, of whose folder it is: a mistyped number is heard of before copies are put away that nobody seems to want."""
         check_folder(str(path), "the folder of the cluster")
         try:
             for folder in (*reversed(path.parents), path):  # whoever may change one above could put another in its place
@@ -137,7 +140,22 @@ class ClusterFolder:
             before.release()  # an interrupt may have come before anybody had that directory, and what is held still holds it
         lock = self._locks[broker_id] = FolderLock(fs)
         limits = within_descriptors(limits, broker_id, brokers=max(self._count, len(self._locks)), listens=listens)
-        return open_directory(str(self.path / f"broker-{broker_id}"), limits, fs, lock)
+        path = str(self.path / f"broker-{broker_id}")
+        directory = open_directory(path, limits, fs, lock)
+        try:
+            if fs is OS:
+                with suppress(LogFull):  # a full disk keeps no cluster from starting: the next start writes it
+                    self._owners[broker_id] = Owner(path, broker_id)
+        except BaseException:
+            directory.close(clean=False)
+            raise
+        return directory
+
+    def joined(self, cluster_id: str) -> None:
+        """Its brokers are registered in this cluster: noted in the folder of each, for whoever goes on with one broker per process."""
+        for owner in self._owners.values():
+            with suppress(LogFull):
+                owner.joined(cluster_id)
 
     @contextmanager
     def adding(self, broker_id: int, running: Container[int]) -> Iterator[None]:

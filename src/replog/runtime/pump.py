@@ -168,7 +168,7 @@ class Pump:
         self._arrived.append((to, None, message))
 
     def touch(self, seat: Seat) -> None:
-        """The actor's outbox was filled by a direct call: look at it in the next run."""
+        """The actor's outbox was filled by a direct call: look at it in the next run. With the lock: a run goes through what is touched."""
         self._dirty[seat] = None
 
     def repair_first(self, repair: Callable[[], None]) -> None:
@@ -212,9 +212,14 @@ class Pump:
 
     # -------------------------------------------------------------------------------------------------------- running
 
-    def run(self) -> None:
-        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing."""
+    def run(self, touched: Seat | None = None) -> None:
+        """Move messages until nothing can be done without waiting. Holds the lock; a run inside a run does nothing.
+
+        `touched`: as `touch`, under the lock.
+        """
         with self.lock:
+            if touched is not None:
+                self.touch(touched)
             self.run_locked()
 
     def run_last(self) -> Exception | None:

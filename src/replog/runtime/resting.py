@@ -52,6 +52,8 @@ class Resting(Generic[W]):
             waiter.condition.wait(timeout_s)
         except BaseException as problem:
             self._changing.handled = problem  # nobody was at work
+            if not waiter.condition._is_owned():  # type: ignore[attr-defined]  # it came when the lock had just been let go of
+                waiter.condition.acquire()
             raise
         finally:
             self._waiters.pop(waiter, None)

@@ -64,8 +64,8 @@ class StoreSessions:
         """Whether a store was tried at all: what was configured was right then, and what is said against it now may pass, such as a file of
         credentials that is being replaced."""
         self._closing = threading.Event()
-        self._lock = threading.Lock()
-        """Around who has the session: listeners, callers and whoever closes come from different threads."""
+        self._lock = threading.RLock()
+        """Around who has the session: listeners, callers and whoever closes come from different threads, a finalizer from any of them."""
         self.last_error: ReplogError | None = None
         """Why there is no session at the moment, if there is a reason."""
         self.refused: UsageError | None = None

@@ -26,7 +26,8 @@ class Workers:
         self._lanes: dict[str, SimpleQueue[Callable[[], None] | None]] = {}
         self._threads: list[threading.Thread] = []
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """A signal handler may close inside a call of the same thread."""
 
     def submit(self, lane: str, work: Callable[[], None]) -> None:
         """Have `work` done; dropped after `close`. From any thread. What it raises is logged, and ends nothing.
@@ -70,7 +71,7 @@ class Workers:
 
     def abandon(self) -> None:
         """In a forked child: the threads are not here, and one of them may hold the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = True
         self._lanes.clear()
         self._threads.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from _thread import RLock
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from tests.unit.runtime.test_loop import Quiet
 
 from replog.ports import Outbox
 from replog.runtime import pump
+from replog.runtime.changing import Changing
 from replog.runtime.loop import Loop
 from replog.runtime.pump import Pump, Seat
 from replog.runtime.resting import Resting, Waiter
@@ -234,3 +236,19 @@ def test_a_condition_that_fails_is_raised_where_it_is_waited_for(world: World) -
     world.threads.pop()
     assert world.all_came()
     assert first == [True]
+
+
+def test_an_interrupt_that_comes_when_the_lock_was_just_let_go_of_is_heard_as_what_it_is() -> None:
+    """Whoever rests within `with lock` gives back what he has not got, and hears of that in the place of the interrupt."""
+    lock = RLock()
+    waiter = Waiter(lambda: False, lock)
+    let_go = waiter.condition._release_save  # type: ignore[attr-defined]
+
+    def interrupted() -> None:
+        let_go()
+        raise KeyboardInterrupt
+
+    waiter.condition._release_save = interrupted  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt), lock:
+        Resting[Waiter](Changing()).rest(waiter, 1)
+    assert not lock._is_owned()

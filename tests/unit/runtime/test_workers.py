@@ -48,6 +48,21 @@ def test_a_lane_without_a_thread_shares_one(monkeypatch: pytest.MonkeyPatch) -> 
     assert done == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
+def test_a_signal_handler_closes_in_the_middle_of_a_call() -> None:
+    """As `stop` in a handler that came into a `stop` of the same thread."""
+    workers = Workers("test")
+    workers.submit("a", lambda: None)
+
+    def call() -> None:
+        with workers._lock:
+            workers.close()
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_without_any_thread_it_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     Scarce(monkeypatch, "w a")
     workers, done = Workers("w"), []

@@ -257,11 +257,8 @@ class Checks:
         self.let_in()
 
     def robbed(self, node: Node, how: str) -> bool:
-        """Whether a disk that lies has kept, over the end of a process, less than it should, and nobody can know (see `evidence`).
-
-        To be asked between the end of a process and `reopened`: a machine with such a disk gets a new one, which is noticed. So are a
-        disk that was replaced, and an image of it that was put back, without that.
-        """
+        """Whether a disk that lies has kept, over the end of a process, less than it should, and nobody can know (see `evidence`). Asked
+        before `reopened`: such a machine gets a new disk, which is noticed, as one that was replaced, or put back to an image, is."""
         broker_id, here = node.broker_id, disk_of(node)
         if how == "restore" or self._disks.get(broker_id, here) != here:
             return False
