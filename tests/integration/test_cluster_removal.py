@@ -31,7 +31,7 @@ def test_nothing_is_deleted_where_nobody_knows_what_a_broker_holds(
     with two as cluster:
         with monkeypatch.context() as patch:
             patch.setattr(EmbeddedBroker, "knows_unfenced", lambda self, lives: False)
-            with pytest.raises(Unavailable, match="what broker 2 holds is not known: no broker runs that the controller has let in"):
+            with pytest.raises(Unavailable, match="what broker 2 holds is not known: no other broker runs"):
                 cluster.remove_broker(2)
             with pytest.raises(TimedOut, match="no broker runs that the controller has let in"):
                 cluster.wait_until_in_sync(timeout_s=0)
@@ -40,6 +40,14 @@ def test_nothing_is_deleted_where_nobody_knows_what_a_broker_holds(
         cluster.remove_broker(2)
         assert not folder.exists()
         cluster.wait_until_in_sync()
+
+
+def test_the_last_that_runs_is_not_stopped_for_nothing(two: replog.Cluster) -> None:
+    with two as cluster:
+        cluster.kill_broker(1)
+        with pytest.raises(Unavailable, match="no other broker runs"):
+            cluster.remove_broker(2)
+        assert cluster.brokers == [2]
 
 
 def start_again(cluster: replog.Cluster) -> None:

@@ -239,7 +239,7 @@ def _reassign(command: Callable[..., argparse.ArgumentParser]) -> None:
     generate.add_argument("--topic", action="append", metavar="TOPIC", help="repeatable (default: all)")
     execute = command("execute", "reassign:execute", "carry a plan out")
     execute.add_argument("plan", metavar="PLAN", help="a file, or - for stdin")
-    execute.add_argument("--watch", **_WATCH, help="show how far it is, until it is done; look again after so long (default: 1)")
+    execute.add_argument("--watch", action="store_true", help="show how far it is, until it is done")
     undo = "write the plan that leads back there first, as a new file"
     execute.add_argument("--dry-run", action="store_true", help="only say what would move where, and what would be refused")
     execute.add_argument("--undo", type=parse.filled, metavar="FILE", help=undo)

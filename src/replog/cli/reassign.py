@@ -78,8 +78,8 @@ def execute(context: Context) -> int:
             tell_away(context, view, targets)
         if output.is_json:
             output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
-        if asked.watch is not None and not judged.refused:
-            watch(context, client, asked.watch)
+        if asked.watch and not judged.refused:
+            watch(context, client)
             return OK
         if output.is_json:
             context.is_told = True
@@ -93,7 +93,7 @@ def execute(context: Context) -> int:
 def _rehearse(context: Context, targets: Places) -> int:
     from replog.cli.rehearsal import rehearse
 
-    if context.arguments.watch is not None or context.arguments.undo is not None:
+    if context.arguments.watch or context.arguments.undo is not None:
         raise UsageError("--dry-run asks for nothing and writes nothing: neither --watch nor --undo goes with it")
     with context.client() as client:
         ways = {(one.topic, one.partition): one for one in client.reassignments(timeout_s=context.timeout_s)}

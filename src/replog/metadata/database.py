@@ -27,7 +27,7 @@ from urllib.parse import quote
 from replog.errors import ReplogError, StoreCorrupt, StoreFull, UsageError
 from replog.metadata.forks import ForkGuard
 from replog.metadata.paths import name_of, parent_of
-from replog.metadata.place import Place, StoreGone, check_usable, leave_open
+from replog.metadata.place import Place, StoreGone, check_usable, give_up, leave_open
 from replog.metadata.tree import Node
 from replog.ports import UnknownOutcome
 from replog.security.private import check_own
@@ -103,17 +103,20 @@ class Database:
             for companion in _COMPANIONS:  # before SQLite copies what is in them into the file
                 self._check_own(path + companion)
             self.connection = _connect(path)
-            self._is_open = True
+            self._is_open, self._is_torn = True, False
             _open.add(self)
         try:
             with self.lock, self._errors():
                 self._check()
                 if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":  # a copy by VACUUM INTO has no log
                     self._place.opened()
+                    if any(self._place.is_at_odds(other._place) for other in list(_open)):
+                        raise StoreGone(path, "a part of the metadata store was removed or replaced")
                 self._check_own(path)  # now that it is known to be a store: nobody is told to change what he has named by mistake
                 self._timeout_s = timeout_s
                 self._set_patience(timeout_s * 1_000)
-        except BaseException:
+        except BaseException as problem:
+            self._is_torn = isinstance(problem, StoreGone)
             self.close()
             raise
 
@@ -121,7 +124,7 @@ class Database:
         """Release the file. Idempotent."""
         if not self._fork.forked:
             with self.lock:
-                if self._is_open and self._place.may_close():
+                if self._is_open and not self._is_torn and self._place.may_close():
                     self.connection.close()
                 elif self._is_open:
                     leave_open(self.connection, self._place.file, forked=False)
@@ -212,6 +215,8 @@ class Database:
         except StoreGone:
             if not os.path.lexists(self.path):
                 _gone.add(self.path)
+            if not self._place.may_close():
+                give_up(self._place.file)
             raise
 
     def foreign_version(self) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 
 from replog.errors import StoreCorrupt, UsageError
 
-__all__ = ["Place", "StoreGone", "check_usable", "leave_open"]
+__all__ = ["Place", "StoreGone", "check_usable", "give_up", "leave_open"]
 
 FileId = tuple[int, int]
 """Device and inode."""
@@ -65,12 +65,16 @@ class Place:
             return  # we may not look any more; the open files are as good as they were
         if (found.st_dev, found.st_ino) != self.file:
             raise StoreGone(self._path)
-        if found.st_size < self._size:
+        if self._parts and found.st_size < self._size:  # without a log a rollback cuts it
             raise StoreGone(self._path, f"the metadata store was cut from {self._size} bytes to {found.st_size}")
         self._size = found.st_size
         for ending in self._parts:
             if self._gone(ending) is not False:
                 raise StoreGone(self._path, f"{_PARTS[ending]} was removed or replaced")
+
+    def is_at_odds(self, other: Place) -> bool:
+        """Whether another connection of this process has the same file open with another log or index: SQLite has one of each per file."""
+        return self.file == other.file and bool(self._parts and other._parts) and self._parts != other._parts
 
     def may_close(self) -> bool:
         """Whether SQLite can close it and touches nothing of anybody else's: it is where it was, or was moved away, and no other came."""
@@ -104,6 +108,11 @@ def check_usable(path: str, file: FileId) -> None:
     """UsageError if this process must not open that file again."""
     if file in _unusable:
         raise UsageError(f"{path} {_unusable[file]}")
+
+
+def give_up(file: FileId) -> None:
+    """This process must not open that file again: SQLite would go on with the parts that it knows."""
+    _unusable.setdefault(file, _TORN)
 
 
 def leave_open(connection: sqlite3.Connection, file: FileId, *, forked: bool) -> None:

@@ -70,6 +70,8 @@ class ClusterFolder:
         self._fs_of = fs_of or (lambda broker_id: OS)
         self._locks: dict[int, FolderLock] = {}
         """That of each broker's latest life."""
+        self._cluster_id = ""
+        """"" until it is known."""
         self._owners: dict[int, Owner] = {}
         """The note of each, of whose folder it is: a mistyped number is heard of before copies are put away that nobody seems to want."""
         check_folder(str(path), "the folder of the cluster")
@@ -145,7 +147,8 @@ class ClusterFolder:
         try:
             if fs is OS:
                 with suppress(LogFull):  # a full disk keeps no cluster from starting: the next start writes it
-                    self._owners[broker_id] = Owner(path, broker_id)
+                    owner = self._owners[broker_id] = Owner(path, broker_id)
+                    owner.joined(self._cluster_id)
         except BaseException:
             directory.close(clean=False)
             raise
@@ -153,6 +156,7 @@ class ClusterFolder:
 
     def joined(self, cluster_id: str) -> None:
         """Its brokers are registered in this cluster: noted in the folder of each, for whoever goes on with one broker per process."""
+        self._cluster_id = cluster_id
         for owner in self._owners.values():
             with suppress(LogFull):
                 owner.joined(cluster_id)
@@ -170,6 +174,7 @@ class ClusterFolder:
 
     def remove_directory(self, broker_id: int) -> None:
         """Delete the log directory of a broker that is stopped and holds no copy of anything."""
+        self._owners.pop(broker_id, None)
         shutil.rmtree(self.path / f"broker-{broker_id}", ignore_errors=True)
 
     def close(self) -> None:

@@ -29,9 +29,9 @@ def check_removable(
     known = sorted([*running, *stopped])
     if broker_id != known[-1] or len(known) == 1:
         raise UsageError(f"broker {broker_id!r} cannot be removed: brokers are {known}, and the last may go, if another stays")
-    witness = informed(running)
+    witness = informed({number: one for number, one in running.items() if number != broker_id})  # who stays is to know it afterwards, too
     if witness is None:
-        raise Unavailable(f"what broker {broker_id} holds is not known: no broker runs that the controller has let in")
+        raise Unavailable(f"what broker {broker_id} holds is not known: no other broker runs that the controller has let in")
     held = witness.copies_on(broker_id)
     if held:
         raise UsageError(f"broker {broker_id} holds copies of {', '.join(held[:5])}")

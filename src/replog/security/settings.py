@@ -57,10 +57,10 @@ class Tls:
     key: str | None = field(default=None, converter=_lasting)
 
     def __attrs_post_init__(self) -> None:
-        if isinstance(self.key, str) and ("-----BEGIN" in self.key or "\n" in self.key):
-            raise UsageError("tls: key is no path; it is not shown, as it may be the key itself: put that into a file, and name that")
         for name in ("authority", "certificate", "key"):
             value = getattr(self, name)
+            if (value is not None and not isinstance(value, str)) or (isinstance(value, str) and ("-----BEGIN" in value or "\n" in value)):
+                raise UsageError(f"tls: {name} is no path; it is not shown, as it may be a key itself: put that into a file, and name that")
             if (value is not None or name == "authority") and (not isinstance(value, str) or not value or "\0" in value):
                 raise UsageError(f"tls: {name} is {value!r}; name a file")
         if (self.certificate is None) != (self.key is None):

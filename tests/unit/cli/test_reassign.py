@@ -272,16 +272,6 @@ def test_a_dry_run_says_what_would_move_where_and_what_would_be_refused(run: Run
     assert run("reassign", "execute", "-", "--dry-run", stdin=odd) == run("reassign", "execute", "-", stdin=odd)
 
 
-@pytest.mark.parametrize("words", [["--watch"], ["--watch", "0.1"]])
-def test_a_plan_is_watched_as_often_as_is_said(run: Run, cluster: replog.Cluster, words: list[str]) -> None:
-    cluster.create_topic("t", assignment={0: [1, 2]})
-    done = run("reassign", "execute", "-", *words, stdin=plan_of(("t", 0, [2, 3])).encode())
-    assert (done.status, done.lines[-1]) == (0, "nothing is being reassigned")
-    assert cluster.describe("t").partitions[0].replicas == (2, 3)
-    assert run("reassign", "execute", "-", "--watch", "0", stdin=plan_of(("t", 0, [1, 2])).encode()).status == 2
-    assert cluster.reassignments() == []
-
-
 def test_the_bar() -> None:
     assert bar(0) == "[" + "." * 20 + "]   0 %"
     assert bar(0.5) == "[" + "#" * 10 + "." * 10 + "]  50 %"

@@ -280,6 +280,31 @@ def test_who_has_lost_a_part_of_the_file_spoils_nothing_for_those_who_come_after
     assert found.stdout == "theirs ours\n"
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize("notices", [True, False])
+def test_nor_does_the_same_process_open_it_once_more(path: Path, notices: bool) -> None:
+    """SQLite has one index for a file in a process: that which is gone, although another one is at its path."""
+    store = FileStore(path)
+    store.commit([Create("/a", b"ours"), Create("/b", b"ours")])
+    path.with_name("store.db-shm").unlink()
+    command = [sys.executable, "-c", OTHER_PROCESS, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "theirs\n"
+        if notices:
+            with pytest.raises(StoreGone):
+                store.read("/a")
+        with pytest.raises((StoreGone, UsageError)):
+            FileStore(path)
+        with pytest.raises((StoreGone, SessionLost)):
+            store.commit([Create("/seat", b"ours", ephemeral=True)])
+        store.close()
+        other.communicate()
+    assert other.returncode == 0
+    found = subprocess.run([sys.executable, "-c", LATER_PROCESS, str(path)], capture_output=True, text=True, check=True)
+    assert found.stdout == "theirs ours\n"
+
+
 @pytest.mark.parametrize("endings", [("",), ("", "-wal", "-shm")], ids=["the file alone", "all of it"])
 def test_a_store_that_was_moved_away_and_back_goes_on(path: Path, endings: tuple[str, ...]) -> None:
     store = FileStore(path)

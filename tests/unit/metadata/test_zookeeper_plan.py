@@ -170,6 +170,7 @@ def test_a_refusal_names_the_path(ops: list[Op], at: int, error: Exception, path
         ([Check("/a/b", -1)], {}, 0, NodeExistsError()),  # the parent is there by now; the node may be too
         ([Check("/a/b", -1)], {"/a": implied(1)}, 0, NoNodeError()),
         ([Check("/a/b", -1)], {"/a": explicit(0, ephemeral=True)}, 0, NoNodeError()),
+        ([Check("/a/b", -1)], {"/a": explicit(0)}, 0, NoChildrenForEphemeralsError()),  # it is an ephemeral node by now
     ],
 )
 def test_parents_that_changed_meanwhile_refuse_nobody(ops: list[Op], known: Known, at: int, error: Exception) -> None:

@@ -68,6 +68,8 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         ({"secret": {"client": "one secret"}}, "names no file; it is not shown"),
         ({"tls": {"authority": "a", "certificate": "b", "key": f"-----BEGIN-----{SECRET.decode()}"}}, "key is no path; it is not shown"),
         ({"tls": {"authority": "a", "certificate": "b", "key": f"{SECRET.decode()}\nof more"}}, "key is no path; it is not shown"),
+        ({"tls": {"authority": "a", "certificate": "b", "key": SECRET}}, "key is no path; it is not shown"),
+        ({"tls": {"authority": "a", "certificate": f"-----BEGIN-----{SECRET.decode()}", "key": "b"}}, "certificate is no path; it is not"),
         ({"secret": {"client": SECRET.decode() * 200}}, "names no file; it is not shown"),
         ({"secret": {"client": SECRET.decode() + "\0"}}, "names no file; it is not shown"),
         ({"secret": {"client": "/usr/no-such-file"}}, "'/usr/no-such-file' cannot be read: No such file"),
