@@ -114,6 +114,8 @@ def test_a_store_in_memory_may_be_named(tmp_path: Path) -> None:
     with replog.Cluster(brokers=2, store="memory://") as cluster:
         cluster.create_topic("t", replication_factor=2, min_isr=2)
         assert cluster.append("t", 0, ["x"]) is not None
+    with pytest.raises(UsageError, match="a store in memory has no name"):
+        replog.Cluster(store="memory://named")
 
 
 def test_all_who_use_a_cluster_first_hear_why_it_cannot_be_opened() -> None:

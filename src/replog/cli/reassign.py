@@ -72,10 +72,7 @@ def execute(context: Context) -> int:
         before = plan_of({place: goals[place] for place in targets if place in goals})
         if asked.undo is not None:
             keep(before, asked.undo)
-        view = client._view(context.timeout_s)
-        judged = client._wish_moves(targets, context.timeout_s) if targets else Judged(0)
-        if judged.accepted:
-            tell_away(context, view, targets)
+        judged = _wish(context, client, targets) if targets else Judged(0)
         if output.is_json:
             output.json({"accepted": judged.accepted, "refused": _refused(judged), "before": before})
         if asked.watch and not judged.refused:
@@ -88,6 +85,15 @@ def execute(context: Context) -> int:
             output.line(f"{_partitions(judged.accepted)} accepted{look}")
         judged.check()
     return OK
+
+
+def _wish(context: Context, client: Client, targets: Places) -> Judged:
+    """Ask for these moves, and name the brokers that those which are accepted wait for; these are looked up first."""
+    view = client._view(context.timeout_s)
+    judged = client._wish_moves(targets, context.timeout_s)
+    if judged.accepted:
+        tell_away(context, view, targets)
+    return judged
 
 
 def _rehearse(context: Context, targets: Places) -> int:

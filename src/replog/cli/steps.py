@@ -60,9 +60,10 @@ _LOOKS: Final = {
 """What says whether a change was made whose answer has not come, although somebody is there."""
 _HEARD: Final = re.compile(r"\bbroker [0-9]+\b|the last answer was|answer to a repetition")
 _UNHEARD: Final = re.compile(r"answer of any broker|not reached: tcp://|no connection can be opened")
+"""In what the client says of its waiting: that somebody of the cluster was found, or nobody; ..."""
 _HUNG_UP: Final = re.compile(r"not reached: (tcp://\S+ \([^()]*\), )*tcp://\S+ \(closed by the peer\)")
 _NO_TLS: Final = re.compile(r"not reached: .*\((it does not speak TLS|it has (ended|reset) the connection|[^()]*certificate)")
-"""In what the client says of its waiting: that somebody of the cluster was found, or nobody."""
+"""... that somebody was there who hung up, or that TLS or a certificate was in the way; ..."""
 _NO_LEADER: Final = re.compile(r"\bfor (\S+)-([0-9]+) to have a leader\b")
 """... and that the partition had no leader: whoever said so was there, whichever other broker was not reached."""
 

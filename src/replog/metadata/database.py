@@ -110,7 +110,9 @@ class Database:
                 self._check()
                 if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":  # a copy by VACUUM INTO has no log
                     self._place.opened()
-                    if any(self._place.is_at_odds(other._place) for other in list(_open)):
+                    with _opening:  # others come and go
+                        is_torn = any(self._place.is_at_odds(other._place) for other in _open)
+                    if is_torn:
                         raise StoreGone(path, "a part of the metadata store was removed or replaced")
                 self._check_own(path)  # now that it is known to be a store: nobody is told to change what he has named by mistake
                 self._timeout_s = timeout_s
@@ -127,7 +129,7 @@ class Database:
                 if self._is_open and not self._is_torn and self._place.may_close():
                     self.connection.close()
                 elif self._is_open:
-                    leave_open(self.connection, self._place.file, forked=False)
+                    leave_open(self.connection, self._place.file)
                 self._is_open = False
                 with _opening:
                     _open.discard(self)

@@ -110,14 +110,14 @@ def check_usable(path: str, file: FileId) -> None:
         raise UsageError(f"{path} {_unusable[file]}")
 
 
-def give_up(file: FileId) -> None:
-    """This process must not open that file again: SQLite would go on with the parts that it knows."""
-    _unusable.setdefault(file, _TORN)
+def give_up(file: FileId, *, forked: bool = False) -> None:
+    """This process must not open that file again: SQLite would go on with what it knows of it."""
+    _unusable[file] = _FORKED if forked else _TORN
 
 
-def leave_open(connection: sqlite3.Connection, file: FileId, *, forked: bool) -> None:
+def leave_open(connection: sqlite3.Connection, file: FileId, *, forked: bool = False) -> None:
     """Give a connection one reference too many, so that not even the end of the process closes it. Its file is not opened here again."""
     import ctypes  # seldom
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-    _unusable[file] = _FORKED if forked else _TORN
+    give_up(file, forked=forked)

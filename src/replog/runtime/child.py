@@ -23,7 +23,7 @@ from replog.client.arguments import check_broker_id, check_timeout
 from replog.config import BrokerConfig, check_rack
 from replog.errors import TimedOut, Unavailable, UsageError
 from replog.log.files import check_path, kill_in_child
-from replog.runtime.urls import lasting
+from replog.runtime.urls import is_in_memory, lasting
 from replog.security.settings import VARIABLE
 from replog.security.shown import shown
 from replog.transport.tcp.endpoint import SCHEME, check_insecure, parse_endpoint
@@ -65,7 +65,7 @@ class BrokerProcess:
         """Check the arguments; UsageError names what is wrong."""
         check_broker_id(broker_id)
         check_rack(rack)
-        if not isinstance(store, str) or store.lower().startswith(_IN_MEMORY):
+        if not isinstance(store, str) or is_in_memory(store):
             given = shown(store) if isinstance(store, str) else repr(store)
             raise UsageError(f"store is {given}; another process can only open a URL, such as file:///PATH/TO/store.db")
         BrokerConfig.from_mapping({} if config is None else config)

@@ -13,13 +13,12 @@ from replog.client.client import Client
 from replog.config import BrokerConfig, ClientConfig
 from replog.errors import TimedOut, UsageError
 from replog.log.files import Fs, check_path
-from replog.metadata.memory import MemoryStore
 from replog.metrics.meter import recent
 from replog.metrics.snapshot import Snapshot
 from replog.ports import MetadataStore
 from replog.runtime.embedded_brokers import BROKERS_MAX, EmbeddedBrokers
 from replog.runtime.measured import Measured
-from replog.runtime.urls import lasting
+from replog.runtime.urls import is_in_memory, lasting, open_store
 
 if TYPE_CHECKING:
     from replog.security.quotas import Quotas
@@ -68,12 +67,13 @@ class Cluster(Client, Measured):
             data = check_path(data, "data", "name a folder, or leave it out to keep everything in memory")
         if store is not None and not isinstance(store, str | MetadataStore):
             raise UsageError(f"store={store!r}: give a MetadataStore, or a URL like 'file://PATH' or 'zookeeper://HOSTS/CHROOT'")
+        settings = config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping({} if config is None else config)
         self._embedded = EmbeddedBrokers(
             None if data is None else Path(data),
             brokers,
             listen=listen,
-            store=MemoryStore() if isinstance(store, str) and store.lower().startswith("memory:") else lasting(store),
-            config=config if isinstance(config, BrokerConfig) else BrokerConfig.from_mapping({} if config is None else config),
+            store=open_store(store, session_ms=settings.session_ms) if is_in_memory(store) else lasting(store),
+            config=settings,
             client_config=_client_config(client_config),
             fs_of=_fs_of,
             security=_checked(security, listen),

@@ -19,7 +19,7 @@ from replog.ports import MetadataStore
 from replog.security.shown import is_place, shown
 
 __all__ = [
-    "STORES", "ZOOKEEPER_OPTIONS", "check_store", "lasting", "open_file", "open_memory", "open_store", "open_zookeeper",
+    "STORES", "ZOOKEEPER_OPTIONS", "check_store", "is_in_memory", "lasting", "open_file", "open_memory", "open_store", "open_zookeeper",
     "zookeeper_arguments",
 ]  # fmt: skip
 
@@ -98,6 +98,11 @@ def _lasting_option(option: str) -> str:
 def _here() -> str:
     """The present folder, with a slash at its end, as part of a URL."""
     return quote(check_path(".", "store", "name a file"), errors="surrogateescape") + "/"
+
+
+def is_in_memory(store: object) -> bool:
+    """Whether it is a URL of which each opening is a new and empty store that only this process sees."""
+    return isinstance(store, str) and store.lower().startswith("memory://")
 
 
 def open_memory(url: str, *, session_ms: int) -> MetadataStore:

@@ -59,9 +59,11 @@ class Tls:
     def __attrs_post_init__(self) -> None:
         for name in ("authority", "certificate", "key"):
             value = getattr(self, name)
-            if (value is not None and not isinstance(value, str)) or (isinstance(value, str) and ("-----BEGIN" in value or "\n" in value)):
+            if value is None and name != "authority":
+                continue
+            if value is not None and (not isinstance(value, str) or "-----BEGIN" in value or "\n" in value):
                 raise UsageError(f"tls: {name} is no path; it is not shown, as it may be a key itself: put that into a file, and name that")
-            if (value is not None or name == "authority") and (not isinstance(value, str) or not value or "\0" in value):
+            if not value or "\0" in value:
                 raise UsageError(f"tls: {name} is {value!r}; name a file")
         if (self.certificate is None) != (self.key is None):
             raise UsageError("tls: a certificate and its key belong together, and only one of them is given")

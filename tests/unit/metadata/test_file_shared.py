@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,27 @@ with FileStore(sys.argv[1]) as store:
 """
 
 
+@contextmanager
+def beside_another(path: Path) -> Iterator[FileStore]:
+    """Has the store open, as has another process that came when its index had been removed, and has written."""
+    store = FileStore(path)
+    store.commit([Create("/a", b"ours"), Create("/b", b"ours")])
+    path.with_name("store.db-shm").unlink()
+    command = [sys.executable, "-c", OTHER_PROCESS, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "theirs\n"
+        yield store
+        other.communicate()
+    assert other.returncode == 0
+
+
+def assert_nothing_was_spoilt(path: Path) -> None:
+    """Whoever comes later finds what the first had written while it was alone, and all that the other one has."""
+    found = subprocess.run([sys.executable, "-c", LATER_PROCESS, str(path)], capture_output=True, text=True, check=True)
+    assert found.stdout == "theirs ours\n"
+
+
 @pytest.mark.parametrize("ending", ["-shm", "-wal"])
 @pytest.mark.parametrize("take_away", [removed, replaced], ids=["removed", "replaced"])
 def test_a_part_of_the_file_that_is_taken_away_is_the_file_taken_away(
@@ -261,36 +283,21 @@ def test_a_part_of_the_file_that_is_taken_away_is_the_file_taken_away(
 @pytest.mark.parametrize("notices", [True, False], ids=["noticed before", "first noticed by close"])
 def test_who_has_lost_a_part_of_the_file_spoils_nothing_for_those_who_come_after(path: Path, notices: bool) -> None:
     """A close copies the log into the file; that of somebody whose log is nobody's any more must not."""
-    store = FileStore(path)
-    store.commit([Create("/a", b"ours"), Create("/b", b"ours")])
-    path.with_name("store.db-shm").unlink()
-    command = [sys.executable, "-c", OTHER_PROCESS, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "theirs\n"
+    with beside_another(path) as store:
         if notices:
             with pytest.raises(StoreGone):
                 store.commit([Create("/seat", b"ours", ephemeral=True)])
         store.close()
-        other.communicate()
-    assert other.returncode == 0
     with pytest.raises(UsageError, match="use it from one that is started anew"):
         FileStore(path)
-    found = subprocess.run([sys.executable, "-c", LATER_PROCESS, str(path)], capture_output=True, text=True, check=True)
-    assert found.stdout == "theirs ours\n"
+    assert_nothing_was_spoilt(path)
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("notices", [True, False])
 def test_nor_does_the_same_process_open_it_once_more(path: Path, notices: bool) -> None:
     """SQLite has one index for a file in a process: that which is gone, although another one is at its path."""
-    store = FileStore(path)
-    store.commit([Create("/a", b"ours"), Create("/b", b"ours")])
-    path.with_name("store.db-shm").unlink()
-    command = [sys.executable, "-c", OTHER_PROCESS, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "theirs\n"
+    with beside_another(path) as store:
         if notices:
             with pytest.raises(StoreGone):
                 store.read("/a")
@@ -299,10 +306,7 @@ def test_nor_does_the_same_process_open_it_once_more(path: Path, notices: bool) 
         with pytest.raises((StoreGone, SessionLost)):
             store.commit([Create("/seat", b"ours", ephemeral=True)])
         store.close()
-        other.communicate()
-    assert other.returncode == 0
-    found = subprocess.run([sys.executable, "-c", LATER_PROCESS, str(path)], capture_output=True, text=True, check=True)
-    assert found.stdout == "theirs ours\n"
+    assert_nothing_was_spoilt(path)
 
 
 @pytest.mark.parametrize("endings", [("",), ("", "-wal", "-shm")], ids=["the file alone", "all of it"])

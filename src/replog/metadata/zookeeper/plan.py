@@ -214,9 +214,9 @@ def outcome_of(ops: Sequence[Op], steps: Sequence[Step], answers: Sequence[Any])
 def _refusal(step: Step, error: Exception) -> ReplogError:
     if isinstance(error, NoAuthError):
         return UsageError(f"{step.path}: the access list in ZooKeeper does not allow it with these credentials; nothing was applied")
-    if isinstance(error, NoChildrenForEphemeralsError) and step.op is not None and step.value is None:  # of a check, which holds below one
-        raise Stale(step.path) from error
     if isinstance(error, NoChildrenForEphemeralsError):
+        if step.op is not None and step.value is None:  # of a check, which holds below such a node
+            raise Stale(step.path) from error
         return Conflict(parent_of(step.path), "an ephemeral node has no children")
     if step.op is None or (step.verb == "create" and isinstance(error, NoNodeError)):
         raise Stale(step.path) from error
