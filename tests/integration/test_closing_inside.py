@@ -13,7 +13,8 @@ import pytest
 import replog
 from replog.ports import Outbox
 from replog.runtime.attached import Attached
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
+from replog.runtime.seat import Seat
 from replog.testing.eventually import eventually
 from replog.transport.tcp import TcpTransport
 

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import random
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -25,7 +26,7 @@ from replog.config import BrokerConfig
 from replog.errors import Unavailable, UnknownTopicOrPartition, UsageError
 from replog.log import directory, lock
 from replog.log.directory import FileLogDirectory
-from replog.runtime import embedded_broker, embedded_brokers, folder, undoing
+from replog.runtime import embedded_broker, embedded_brokers, flushing, folder, undoing
 
 
 class Session:
@@ -98,10 +99,22 @@ WORK: dict[str, list[Callable[[Session], None]]] = {
 
 @pytest.mark.parametrize("name", list(WORK))
 def test_interrupted_anywhere(data: Path | None, name: str) -> None:
+    interrupt_anywhere(data, name)
+
+
+@pytest.mark.parametrize("name", ["append", "produce", "failover"])
+def test_interrupted_anywhere_while_threads_flush(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flushing, "_QUICK_S", -1.0)
+    interrupt_anywhere(tmp_path, name, flush="ack")
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("replog cluster flushes")]
+
+
+def interrupt_anywhere(data: Path | None, name: str, **topic: Any) -> None:
+    """Some turns of one kind of work, each of them interrupted somewhere."""
     chance = random.Random(name)
     turns = 60 if data is None else 40
     with replog.Cluster(data) as cluster:
-        cluster.create_topic("t")
+        cluster.create_topic("t", **topic)
         session = Session(cluster)
         session.append()
 

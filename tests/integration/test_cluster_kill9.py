@@ -114,4 +114,4 @@ def test_killed_and_opened_again(tmp_path: Path, flush: str, rounds: int, broker
         copies = [stored(data / f"broker-{broker}") for broker in (1, 2, 3)]
         assert copies[0] == copies[1] == copies[2]
     assert sum(expected.values()) > 20 * rounds
-    assert slept == []  # no lease, no session and no retry was waited for: opening needs no timer at all
+    assert slept == [] or flush == "ack"  # but for disks nothing was waited for, no lease, no session and no retry: opening needs no timer

@@ -13,7 +13,7 @@ from replog.errors import UsageError
 from replog.metrics.histogram import Histogram
 from replog.metrics.meter import CHANGES_MAX, TOPICS_MAX, Meter, recent
 from replog.metrics.names import METRICS
-from replog.metrics.reading import SLICE, take
+from replog.metrics.reading import SLICE, Subject, take
 from replog.metrics.snapshot import Snapshot
 from replog.ports import Event
 
@@ -184,7 +184,8 @@ def test_the_lock_is_free_between_slices_of_partitions() -> None:
             def __exit__(self, *problem: object) -> None:
                 lock.__exit__(None, None, None)
 
-        subjects = [cluster._embedded._subject(1)]
+        life = cluster._embedded.running[1]
+        subjects = [Subject(cluster._embedded.meters[1], life.broker, life.controller)]
         found = take(subjects, lock=Counted(), now_ms=0, wall_ms=0, turns=Histogram(), partitions=False)
         assert found.value("replog_partitions", broker=1) == 3 * SLICE
         assert len(taken) == 1 + 3

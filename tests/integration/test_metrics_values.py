@@ -19,7 +19,8 @@ from replog.metrics.meter import Meter
 from replog.metrics.watching import StoreWatch
 from replog.model import Address
 from replog.ports import Conflict, Outbox, Put, SessionLost, StoreCall, StoreResult
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
+from replog.runtime.seat import Seat
 from replog.testing.disk import FaultyFs
 
 SECOND = 1_000

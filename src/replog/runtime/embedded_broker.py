@@ -17,7 +17,8 @@ from replog.metrics.meter import Meter
 from replog.metrics.watching import BrokerWatch, StoreWatch
 from replog.model import Address
 from replog.ports import Actor, Ids, LogDirectory, MetadataStore, SessionChanged
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
+from replog.runtime.seat import Seat
 from replog.runtime.store_sessions import StoreSessions
 
 __all__ = ["EmbeddedBroker", "addresses_of"]

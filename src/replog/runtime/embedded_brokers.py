@@ -26,12 +26,14 @@ from replog.runtime.changing import Changing
 from replog.runtime.closing import Closing
 from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.runtime.finishing import Finisher, start_finisher
+from replog.runtime.flushing import Flushing
 from replog.runtime.folder import ClusterFolder
 from replog.runtime.ids import RandomIds
 from replog.runtime.informed import check_removable, out_of_sync
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
 from replog.runtime.putting_off import is_inside, put_off
 from replog.runtime.reopening import Reopening
+from replog.runtime.seat import Seat
 from replog.runtime.store_sessions import StoreSessions
 from replog.runtime.undoing import Undoing
 
@@ -99,6 +101,7 @@ class EmbeddedBrokers:
         self._pump = Pump(messages_max=config.outstanding_messages_max)
         self.wake = self._pump.wake
         self._pump.changing.interrupted = self._interrupted
+        self._flushing = Flushing(self._pump)
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
@@ -117,11 +120,8 @@ class EmbeddedBrokers:
 
         return Outside(
             self._pump, listen, store, config=self.config, ids=self._ids, cluster_id=self._cluster_id, security=self._security,
-            quotas=self._quotas, throttled=self._throttled, topic_of=self._topic_of,
+            quotas=self._quotas, throttled=lambda broker, request, ms: self.meters[broker].throttle(request, ms), topic_of=self._topic_of,
         )  # fmt: skip
-
-    def _throttled(self, broker_id: int, request: str, ms: int) -> None:
-        self.meters[broker_id].throttle(request, ms)
 
     def _topic_of(self, topic_id: bytes) -> str | None:
         return next((name for one in self.running.values() if (name := one.topic_name(topic_id)) is not None), None)
@@ -227,6 +227,7 @@ class EmbeddedBrokers:
     def _open(self) -> None:
         if self._data is not None:
             self._folder = ClusterFolder(self._data, self._count, fs_of=self._fs_of, own_store=not self._shared)
+            self._flushing.begin()
         if isinstance(self._given_store, MemoryStore):
             self._store = self._given_store
         elif not self._shared:
@@ -318,6 +319,7 @@ class EmbeddedBrokers:
             return put_off(self.close, "replog cluster close")
         if self.outside is not None:
             self.outside.stop()  # before the lock is taken: its thread may be waiting for it
+        self._flushing.end()
         with self.lock, self.changing:
             if self.closed:
                 return
@@ -364,6 +366,7 @@ class EmbeddedBrokers:
         self._state = "forked"
         if self.outside is not None:
             self.outside.abandon()
+        self._flushing.abandon()
         self._pump.free_lock()
 
     # --------------------------------------------------------------------------------------------------------- brokers
@@ -453,13 +456,10 @@ class EmbeddedBrokers:
         """Of every broker that ran, whether it runs now or not."""
         self.ensure_started()
         with self.lock:
-            subjects = [self._subject(broker_id) for broker_id in sorted(self.meters)]
+            lives = {broker_id: (life.broker, life.controller) for broker_id, life in self.running.items()}
+            subjects = [Subject(self.meters[broker_id], *lives.get(broker_id, (None, None))) for broker_id in sorted(self.meters)]
         turns = Histogram() if self.outside is None else self.outside.turns
         return take(subjects, lock=self.lock, now_ms=self.now_ms(), wall_ms=self.wall_ms(), turns=turns, partitions=partitions)
-
-    def _subject(self, broker_id: int) -> Subject:
-        life = self.running.get(broker_id)
-        return Subject(self.meters[broker_id], None if life is None else life.broker, None if life is None else life.controller)
 
     def out_of_sync(self) -> list[str]:
         """Partitions without a leader or without their full ISR, for people; empty if every replica is in sync."""

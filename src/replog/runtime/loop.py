@@ -17,6 +17,7 @@ from replog.errors import UsageError
 from replog.metrics.histogram import SECONDS, Histogram
 from replog.model import Address
 from replog.ports import FlushToken
+from replog.runtime.flushing import outcome_of
 from replog.runtime.pump import Pump
 from replog.runtime.putting_off import is_inside
 from replog.runtime.workers import Workers
@@ -70,9 +71,9 @@ class Loop:
     def flush_on(self, workers: Workers) -> None:
         """Flushes run on a worker from now on."""
 
-        def flush(run: Callable[[], FlushToken], done: Callable[[FlushToken], None]) -> None:
+        def flush(_of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | Exception], None]) -> None:
             def run_and_wake() -> None:
-                done(run())
+                done(outcome_of(run))
                 self._transport.wake()
 
             workers.submit("flush", run_and_wake)

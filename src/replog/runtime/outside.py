@@ -79,8 +79,6 @@ class Outside:
     def start(self) -> None:
         """Begin to serve. Idempotent."""
         self._pump.elsewhere = self._send
-        if self._store is not None:
-            self._loop.flush_on(self._workers)
         self._loop.start("replog cluster")
 
     def serve(self, broker_id: int) -> tuple[str, ...]:

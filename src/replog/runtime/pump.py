@@ -11,21 +11,19 @@ import logging
 import time
 from _thread import RLock, get_ident
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from attrs import define, field
-
 from replog.errors import ReplogError, UsageError
 from replog.messages import DOUBTED, Disconnected, Unreached
-from replog.metrics.watching import BrokerWatch
 from replog.model import Address
-from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, Outbox, StoreCall, StoreResult, WatchFired
+from replog.ports import FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
 from replog.runtime.changing import Changing
 from replog.runtime.resting import Resting, Waiter
+from replog.runtime.seat import Seat
 
-__all__ = ["LOUD", "Pump", "Seat", "tell"]
+__all__ = ["LOUD", "Flusher", "Pump", "tell"]
 
 _log = logging.getLogger("replog")
 
@@ -57,36 +55,9 @@ LOUD: Final = frozenset(
 """Events that somebody should look at: data is or may be lost, or something waits for a person. Logged as warnings."""
 
 
-@define(eq=False)
-class Seat:
-    """An actor in its place: reached at `address`, using `store`. `died` is told what killed it, before that continues.
-
-    A store that may block is not called here: `calls` takes the calls instead, and posts what becomes of them. `watch` counts.
-    """
-
-    address: Address
-    actor: Actor
-    store: MetadataStore | None = None
-    died: Callable[[BaseException], None] | None = None
-    calls: Callable[[Address, StoreCall], None] | None = None
-    watch: BrokerWatch | None = None
-    alive: bool = field(default=True)
-    due_ms: int | None = field(default=None)
-    """When the actor needs a tick next, as it said after its last one."""
-    hears: Mapping[type, Callable[[Address, Any, int], None]] = field(init=False)
-    """Messages that the watch hands on, ..."""
-    hears_brokers: Mapping[type, Callable[[Address, Any, int], None]] = field(init=False)
-    """... and those of other brokers: their addresses are numbers."""
-    tells: Mapping[type, Callable[[Address, Any], object]] = field(init=False)
-    """Messages of the actor that the watch hears of."""
-    hands_on: Mapping[type, Callable[[Any], object]] = field(init=False)
-    """... and those for clients elsewhere, as they were handed on."""
-
-    def __attrs_post_init__(self) -> None:
-        self.hears = {} if self.watch is None else self.watch.hears
-        self.hears_brokers = {} if self.watch is None else self.watch.hears_brokers
-        self.tells = {} if self.watch is None else self.watch.tells
-        self.hands_on = {} if self.watch is None else self.watch.hands_on
+Flusher = Callable[[Address, Callable[[], FlushToken], Callable[[FlushToken | Exception], None]], FlushToken | None]
+"""Runs the flush of an actor (at this address), and returns its token; or has it run elsewhere, and hands its token back later, from any
+thread, by the second function, or what the flush has raised."""
 
 
 class Pump:
@@ -105,7 +76,7 @@ class Pump:
         """For the next run."""
         self._dirty: dict[Seat, None] = {}
         self._flushes: deque[tuple[Seat, FlushToken]] = deque()
-        self._flushed_elsewhere: deque[tuple[Seat, FlushToken]] = deque()
+        self._flushed_elsewhere: deque[tuple[Seat, FlushToken | Exception]] = deque()
         self._repairs: deque[Callable[[], None]] = deque()
         self._running = False
         self._interrupted = False
@@ -113,8 +84,8 @@ class Pump:
         """Called before actors run again after an exception has left a run."""
         self.elsewhere: Callable[[Address, Address, Any], bool] | None = None
         """Takes (sender, receiver, message) of messages to whoever has no seat here; False: nobody is there either."""
-        self.flusher: Callable[[Callable[[], FlushToken], Callable[[FlushToken], None]], None] | None = None
-        """Runs flushes elsewhere, and hands back the token of each from any thread. Without it they run here."""
+        self.flusher: Flusher | None = None
+        """Without it flushes run here."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
         self.is_last = False
@@ -269,7 +240,10 @@ class Pump:
         for _ in range(len(self._flushed_elsewhere)):
             seat, token = self._flushed_elsewhere[0]
             if seat.alive:  # the next life in this seat has not asked for it
-                queue.append((seat.address, None, FlushDone(token)))
+                if isinstance(token, Exception):
+                    self._kill(seat, token)  # it would wait for this flush for ever
+                else:
+                    queue.append((seat.address, None, FlushDone(token)))
             self._flushed_elsewhere.popleft()
         while True:
             if queue:
@@ -380,17 +354,18 @@ class Pump:
             seat, token = self._flushes[0]
             try:
                 run = token.run if seat.watch is None else partial(seat.watch.flush, token)
-                if seat.alive and self.flusher is not None:
-                    self.flusher(run, partial(self._flushed, seat))
-                elif seat.alive:
-                    self._queue.append((seat.address, None, FlushDone(run())))
+                if seat.alive:
+                    flusher = self.flusher
+                    done = run() if flusher is None else flusher(seat.address, run, partial(self._flushed, seat))
+                    if done is not None:
+                        self._queue.append((seat.address, None, FlushDone(done)))
             except BaseException as problem:
                 self._kill(seat, problem)  # it would wait for this flush for ever
                 raise
             finally:
                 self._flushes.popleft()
 
-    def _flushed(self, seat: Seat, token: FlushToken) -> None:
+    def _flushed(self, seat: Seat, token: FlushToken | Exception) -> None:
         self._flushed_elsewhere.append((seat, token))  # without the lock: whoever holds it may be waiting for this thread to end
 
     def _wake_due(self, now_ms: int, ticked: set[Address]) -> bool:

@@ -69,6 +69,10 @@ class Workers:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, give_up - time.monotonic()))
 
+    def __del__(self) -> None:
+        for queue in getattr(self, "_lanes", {}).values():  # whoever forgot to close it keeps no thread
+            queue.put(None)
+
     def abandon(self) -> None:
         """In a forked child: the threads are not here, and one of them may hold the lock."""
         self._lock = threading.RLock()
@@ -83,3 +87,4 @@ def _run(queue: SimpleQueue[Callable[[], None] | None]) -> None:
             work()
         except Exception:  # a mistake of ours; the next piece of work is not to blame
             _log.exception("work in the background failed")
+        del work  # it may hold what nobody else does any more

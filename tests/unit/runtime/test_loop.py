@@ -8,7 +8,8 @@ import pytest
 
 from replog.ports import Outbox, StoreCall, StoreResult
 from replog.runtime.loop import Loop
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
+from replog.runtime.seat import Seat
 
 
 class Quiet:

@@ -10,7 +10,8 @@ import pytest
 from replog.model import Address
 from replog.ports import Outbox
 from replog.runtime.loop import Loop
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
+from replog.runtime.seat import Seat
 from replog.testing.clock import ManualClock
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.inbox import Inbox

@@ -15,7 +15,8 @@ from replog.messages import Admin, Disconnected, Unreached
 from replog.metadata.memory import MemoryStore
 from replog.model import PartitionId
 from replog.ports import Create, Event, FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
+from replog.runtime.seat import Seat
 
 
 class Echo:
@@ -223,7 +224,7 @@ def test_a_flush_that_ran_elsewhere_is_not_for_who_sits_there_then() -> None:
     done: list[Callable[[], None]] = []
     a, later = flushing([]), Echo()
     pump = make_pump(a=a)
-    pump.flusher = lambda run, tell: done.append(lambda: tell(run()))
+    pump.flusher = lambda _of, run, tell: done.append(lambda: tell(run()))
     for number in (1, 2):
         pump.post("a", number)
         pump.run()

@@ -16,8 +16,9 @@ from replog.ports import Outbox
 from replog.runtime import pump
 from replog.runtime.changing import Changing
 from replog.runtime.loop import Loop
-from replog.runtime.pump import Pump, Seat
+from replog.runtime.pump import Pump
 from replog.runtime.resting import Resting, Waiter
+from replog.runtime.seat import Seat
 from replog.testing.eventually import eventually
 
 FAR_MS = 3_600_000

@@ -1,0 +1,86 @@
+"""Flushes of an embedded cluster: on a thread for each broker, so that appends share a wait for the disk, and copies wait at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from replog.model import Address
+from replog.ports import FlushToken
+from replog.runtime.pump import Pump
+from replog.runtime.workers import Workers
+
+__all__ = ["Flushing", "outcome_of"]
+
+_QUICK_S: Final = 50e-6
+"""A flush that took no longer (a disk in memory) costs less than to hand the next one over and back."""
+_END_S: Final = 30.0
+"""Who closes waits so long for a disk, before it asks that disk itself."""
+
+
+def outcome_of(run: Callable[[], FlushToken]) -> FlushToken | Exception:
+    """What a flush returns, or what it raises, which no failure of a disk does: whoever waits for it has to hear of that, too."""
+    try:
+        return run()
+    except Exception as problem:
+        return problem
+
+
+class Flushing:
+    """Takes the flushes of a pump between `begin` and `end`. Threads are started when there is something to flush that takes its time.
+
+    What a broker appends while a flush of its log is under way waits for the next one, all of it together: so the slower the disk, the
+    more appends share it.
+    """
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self._workers: Workers | None = None
+        self._last_s: dict[Address, float] = {}
+        """How long the last flush of each broker took."""
+
+    def begin(self) -> None:
+        """Take them from now on."""
+        self._workers = Workers("replog cluster flushes")
+        self._pump.flusher = self._flush
+
+    def _flush(self, of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | Exception], None]) -> FlushToken | None:
+        if self._last_s.get(of, 0.0) <= _QUICK_S:
+            return self._timed(of, run)
+
+        def work() -> None:
+            done(outcome_of(partial(self._timed, of, run)))
+            self._go_on()
+
+        assert self._workers is not None
+        try:
+            self._workers.submit(str(of), work)
+        except RuntimeError:  # no thread can be had
+            return self._timed(of, run)
+        return None
+
+    def _timed(self, of: Address, run: Callable[[], FlushToken]) -> FlushToken:
+        began = time.perf_counter()
+        token = run()
+        self._last_s[of] = time.perf_counter() - began
+        return token
+
+    def _go_on(self) -> None:
+        """On its thread: the actors hear of it now, for nobody else may be there to run them."""
+        with self._pump.lock, self._pump.changing:
+            self._pump.run_locked()
+
+    def end(self) -> None:
+        """Wait for those under way, and take no more: they run where they come up. Called without the lock. Idempotent."""
+        with self._pump.lock:
+            self._pump.flusher = None  # nobody is about to hand one over
+        if self._workers is not None:
+            self._workers.close(_END_S)
+
+    def abandon(self) -> None:
+        """In a forked child: the threads are not here."""
+        if self._workers is not None:
+            self._workers.abandon()
+            self._workers = None
