@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import threading
 from collections import Counter
@@ -13,7 +14,8 @@ import pytest
 
 import replog
 from replog.log.files import Fs
-from replog.runtime import flushing
+from replog.runtime import embedded_broker, flushing
+from replog.runtime.putting_off import is_inside
 from replog.testing.eventually import eventually
 
 _NAME = "replog cluster flushes"
@@ -79,11 +81,23 @@ def begun(folder: Path, gate: Gate, *, on: Callable[[int], Fs] | None = None) ->
     return cluster
 
 
-def flush_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(_NAME)]
+class Threads:
+    """Those that flush, without what other tests of this process have left to be collected."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._before = set(threading.enumerate())
+
+    def names(self) -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name.startswith(_NAME) and t not in self._before]
 
 
-def test_appends_share_flushes_and_nobody_waits_in_send(tmp_path: Path, gate: Gate) -> None:
+@pytest.fixture
+def threads() -> Threads:
+    return Threads()
+
+
+def test_appends_share_flushes_and_nobody_waits_in_send(tmp_path: Path, gate: Gate, threads: Threads) -> None:
     with begun(tmp_path, gate) as cluster, cluster.producer() as producer:
         gate.open.clear()
         first = producer.send("disk", "0")
@@ -100,7 +114,8 @@ def test_appends_share_flushes_and_nobody_waits_in_send(tmp_path: Path, gate: Ga
         assert all(2 <= count <= 20 for count in flushes.values()), flushes  # five batches under way at a time, and not one by one
         assert values(cluster, "disk") == [f"{n}" for n in range(65)]
         assert gate.threads == {f"{_NAME} {broker}" for broker in (1, 2, 3)}
-    assert flush_threads() == []
+        eventually(lambda: not any(cluster._embedded._pump._seats[broker].flights for broker in (1, 2, 3)))  # all are heard of
+    assert threads.names() == []
 
 
 def test_who_only_left_a_callback_hears_of_it(tmp_path: Path, gate: Gate) -> None:
@@ -127,26 +142,30 @@ def test_nobody_has_to_call_for_it_to_go_on(tmp_path: Path, gate: Gate) -> None:
         eventually(lambda: copy.high_watermark == 1)
 
 
-def test_closing_waits_for_what_is_under_way(tmp_path: Path, gate: Gate) -> None:
+def test_closing_waits_for_what_is_under_way(tmp_path: Path, gate: Gate, threads: Threads) -> None:
     cluster = begun(tmp_path, gate)
     producer = cluster.producer()
     gate.open.clear()
     sent = [producer.send("disk", f"{n}") for n in range(3)]
-    closer = threading.Thread(target=cluster.close)
-    closer.start()
-    eventually(lambda: cluster._embedded._pump.flusher is None)
-    assert closer.is_alive()
+    closers = [threading.Thread(target=cluster.close) for _ in range(2)]
+    for closer in closers:
+        closer.start()
+        eventually(lambda: cluster._embedded._pump.flusher is None)
+        closer.join(0.05)
+        assert closer.is_alive()  # the second one waits as well
     gate.open.set()
-    closer.join(30)
-    assert not closer.is_alive()
+    for closer in closers:
+        closer.join(30)
+        assert not closer.is_alive()
     assert [one.result(0).offset for one in sent] == [0, 1, 2]
-    assert flush_threads() == []
+    assert threads.names() == []
     with replog.Cluster(tmp_path / "data") as again:
         assert values(again, "disk") == ["0", "1", "2"]
 
 
-def test_a_broker_that_is_killed_meanwhile(tmp_path: Path, gate: Gate) -> None:
+def test_a_broker_that_is_killed_meanwhile(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its flush is nobody's: the next life of the broker does not take it for its own."""
+    monkeypatch.setattr(embedded_broker, "_SETTLE_S", 0.01)
     with begun(tmp_path, gate) as cluster, cluster.producer() as producer:
         leader = cluster.leader("disk", 0)
         assert leader is not None
@@ -174,7 +193,7 @@ def test_where_no_thread_can_be_had_the_caller_waits(tmp_path: Path, gate: Gate,
         assert gate.threads == {threading.current_thread().name}
 
 
-def test_a_quick_disk_needs_no_threads(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_disk_needs_no_threads(tmp_path: Path, gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flushing, "_QUICK_S", 3_600.0)
     with begun(tmp_path, gate) as cluster:
         for n in range(5):
@@ -184,7 +203,7 @@ def test_a_quick_disk_needs_no_threads(tmp_path: Path, gate: Gate, monkeypatch: 
         monkeypatch.setattr(flushing, "_QUICK_S", -1.0)
         cluster.create_topic("t", flush="ack")
         cluster.append("t", 0, ["in memory"])
-        assert flush_threads() == []
+        assert threads.names() == []
 
 
 def test_a_disk_that_fails_on_a_thread_is_a_disk_that_fails(tmp_path: Path, gate: Gate) -> None:
@@ -205,7 +224,8 @@ def test_a_disk_that_fails_on_a_thread_is_a_disk_that_fails(tmp_path: Path, gate
         eventually(lambda: 2 not in cluster.describe("disk").partitions[0].isr)
 
 
-def test_what_a_flush_raises_ends_the_broker_that_waits_for_it(tmp_path: Path, gate: Gate) -> None:
+@pytest.mark.parametrize("problem", [RuntimeError, SystemExit])
+def test_what_a_flush_raises_ends_the_broker_that_waits_for_it(tmp_path: Path, gate: Gate, problem: type[BaseException]) -> None:
     """As it does on the caller's own thread: it is opened again from its log, and nobody waits for ever."""
     raised: list[int] = []
 
@@ -213,7 +233,7 @@ def test_what_a_flush_raises_ends_the_broker_that_waits_for_it(tmp_path: Path, g
         def fsync(self, fd: int) -> None:  # type: ignore[override]
             if threading.current_thread().name == f"{_NAME} 2" and not raised:
                 raised.append(fd)
-                raise RuntimeError("a mistake")
+                raise problem("a mistake")
             os.fsync(fd)
 
     with begun(tmp_path, gate, on=lambda broker: Mistaken() if broker == 2 else gate.fs(broker)) as cluster:
@@ -224,15 +244,95 @@ def test_what_a_flush_raises_ends_the_broker_that_waits_for_it(tmp_path: Path, g
         assert values(cluster, "disk") == ["a", "b"]
 
 
-def test_a_cluster_that_is_dropped_unclosed_leaves_no_threads(tmp_path: Path, gate: Gate) -> None:
+@pytest.mark.parametrize("end", ["stop", "kill", "die", "stop without the log"])
+def test_a_flush_that_fails_while_its_broker_is_ended(tmp_path: Path, gate: Gate, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker does not hear of it any more, and the system says it once: the next life must not trust the disk nevertheless."""
+    broken = threading.Event()
+
+    class Broken(Fs):
+        def fsync(self, fd: int) -> None:  # type: ignore[override]
+            if threading.current_thread().name == f"{_NAME} 3" and not broken.is_set():
+                gate.waiting[3] += 1
+                eventually(lambda: 3 not in cluster._embedded._pump._seats)
+                broken.set()
+                raise OSError(5, "Input/output error")
+            os.fsync(fd)
+
+    cluster = replog.Cluster(tmp_path / "data", _fs_of=lambda b: Broken() if b == 3 else gate.fs(b), config={"shutdown_timeout_ms": 0})
+    with cluster, cluster.producer() as producer:
+        cluster.create_topic("disk", flush="ack")
+        first = cluster._embedded.running[3]
+        sent = producer.send("disk", "a")
+        eventually(lambda: gate.waiting[3] == 1)
+        if end == "die":
+            monkeypatch.setattr(first.broker, "tick", None)  # the loop of `_run` calls it
+            with pytest.raises(TypeError):
+                cluster.append("disk", 0, ["b"])
+        else:
+            if end == "stop without the log":
+                monkeypatch.setattr(first.directory, "get", lambda identity: None)  # it was put away
+            (cluster.kill_broker if end == "kill" else cluster.stop_broker)(3)
+            cluster.start_broker(3)
+        assert broken.is_set()
+        loss = cluster._embedded.running[3].directory.loss
+        if end == "stop without the log":
+            assert loss.kind == "process"  # not as after a clean stop
+            return
+        assert [identity.partition for identity in loss.lossy] == [0]
+        assert sent.result(30).offset == 0
+        cluster.wait_until_in_sync(timeout_s=30)  # what it may have lost it has from the others
+
+
+def test_events_are_told_without_the_lock(tmp_path: Path, gate: Gate) -> None:
+    """A logging handler has a lock too, and another thread may call the cluster from inside it."""
+    told: list[tuple[str, str, bool]] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append((threading.current_thread().name, str(record.args and record.args[0]), is_inside(cluster._embedded.lock)))
+
+    class Broken(Fs):
+        def fsync(self, fd: int) -> None:  # type: ignore[override]
+            if threading.current_thread().name == f"{_NAME} 2":
+                raise OSError(5, "Input/output error")
+            os.fsync(fd)
+
+    handler, log = Handler(), logging.getLogger("replog")
+    log.addHandler(handler)
+    try:
+        with begun(tmp_path, gate, on=lambda broker: Broken() if broker == 2 else gate.fs(broker)) as cluster:
+            cluster.create_topic("other", flush="ack")
+            cluster.append("other", 0, ["a"])
+            eventually(lambda: any("failed" in event for _, event, _ in told))
+    finally:
+        log.removeHandler(handler)
+    assert not [entry for entry in told if entry[0].startswith(_NAME) and entry[2]], told
+    assert [entry for entry in told if entry[0].startswith(_NAME)], told
+
+
+def test_whoever_closes_before_the_first_use_opens(tmp_path: Path, gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = replog.Cluster(tmp_path / "data")
+    end = cluster._embedded._flushing.end
+
+    def end_and_begin() -> None:
+        end()
+        cluster.create_topic("disk", flush="ack")
+        cluster.append("disk", 0, ["a", "b"])
+
+    monkeypatch.setattr(cluster._embedded._flushing, "end", end_and_begin)
+    cluster.close()
+    assert threads.names() == []
+
+
+def test_a_cluster_that_is_dropped_unclosed_leaves_no_threads(tmp_path: Path, gate: Gate, threads: Threads) -> None:
     clusters = [begun(tmp_path, gate)]
     clusters[0].append("disk", 0, ["a"])
-    assert len(flush_threads()) == 3
+    assert len(threads.names()) == 3
 
     def are_gone() -> bool:
         clusters.clear()
         gc.collect()
-        return flush_threads() == []
+        return threads.names() == []
 
     with pytest.warns(ResourceWarning, match="a Cluster was dropped"):
         eventually(are_gone)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from replog.broker.broker import Broker
+from replog.broker.durability import flushed_aside
 from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
@@ -24,6 +26,9 @@ from replog.runtime.store_sessions import StoreSessions
 __all__ = ["EmbeddedBroker", "addresses_of"]
 
 _log = logging.getLogger("replog")
+
+_SETTLE_S: Final = 5.0
+"""So long a stop waits for flushes under way, under the lock."""
 
 
 def addresses_of(broker_id: int) -> tuple[Address, Address, Address]:
@@ -71,6 +76,7 @@ class EmbeddedBroker:
         self.controller = ControllerExecutor(broker_id, config=config, ids=ids)
         self._pump = pump
         self._addresses = addresses_of(broker_id)
+        self._seat: Seat | None = None
         self._released = False
         """Whether the directory is closed."""
 
@@ -79,7 +85,8 @@ class EmbeddedBroker:
         store, sessions = (None, self.store) if isinstance(self.store, StoreSessions) else (self.store, None)
         calls, meter = None if sessions is None else sessions.call, self._meter
         watch = None if meter is None else BrokerWatch(self.broker, meter)
-        self._pump.seat(Seat(self.broker_id, self.broker, store, died, calls, watch))
+        self._seat = Seat(self.broker_id, self.broker, store, died, calls, watch)
+        self._pump.seat(self._seat)
         members: tuple[Actor, ...] = (self.membership, self.controller)
         if meter is not None:
             self.controller.observer = EventTimes(meter.decisions)
@@ -144,7 +151,7 @@ class EmbeddedBroker:
         for address in self._addresses:
             self._pump.unseat(address)
         if not self._released:
-            self._release(clean)
+            self._release(self._settle_flushes() and clean)
         began_s = time.monotonic()
         try:
             if isinstance(self.store, StoreSessions):
@@ -154,6 +161,21 @@ class EmbeddedBroker:
         except ReplogError as problem:  # the store ends it when it can, at the latest with the next opening
             _log.warning("broker %d could not end its session: %s", self.broker_id, problem)
         return time.monotonic() - began_s
+
+    def _settle_flushes(self) -> bool:
+        """The directory learns of each flush that has failed unheard, because the broker was ended meanwhile: its next life would trust
+        this disk. Waits for a moment for those under way; whether all is well."""
+        well, give_up_s = True, time.monotonic() + _SETTLE_S
+        for flight in [] if self._seat is None else list(self._seat.flights.values()):
+            token = flight.token
+            if not flight.settle(max(0.0, give_up_s - time.monotonic())):
+                _log.warning("broker %d ends while a flush of %s does not", self.broker_id, token.identity)
+                well = False
+            elif token.failed:
+                _log.warning("broker %d ends, and a flush of %s has failed: %s", self.broker_id, token.identity, token.error)
+                flushed_aside(self.directory.get(token.identity), token)
+                well = False
+        return well
 
     def _release(self, clean: bool) -> None:
         try:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from replog.model import Address
 from replog.ports import FlushToken
-from replog.runtime.pump import Pump
+from replog.runtime.pump import Pump, tell
 from replog.runtime.workers import Workers
 
 __all__ = ["Flushing", "outcome_of"]
+
+_log = logging.getLogger("replog")
 
 _QUICK_S: Final = 50e-6
 """A flush that took no longer (a disk in memory) costs less than to hand the next one over and back."""
@@ -20,11 +24,13 @@ _END_S: Final = 30.0
 """Who closes waits so long for a disk, before it asks that disk itself."""
 
 
-def outcome_of(run: Callable[[], FlushToken]) -> FlushToken | Exception:
+def outcome_of(run: Callable[[], FlushToken]) -> FlushToken | BaseException:
     """What a flush returns, or what it raises, which no failure of a disk does: whoever waits for it has to hear of that, too."""
     try:
         return run()
-    except Exception as problem:
+    except BaseException as problem:
+        with suppress(BaseException):  # a logging handler must not keep it from anybody
+            _log.exception("a flush failed otherwise than by its disk")
         return problem
 
 
@@ -40,13 +46,17 @@ class Flushing:
         self._workers: Workers | None = None
         self._last_s: dict[Address, float] = {}
         """How long the last flush of each broker took."""
+        self._ended = False
 
     def begin(self) -> None:
-        """Take them from now on."""
-        self._workers = Workers("replog cluster flushes")
-        self._pump.flusher = self._flush
+        """Take them from now on; not after `end`: whoever closes may have come while the first call was about to open."""
+        if not self._ended:
+            self._workers = Workers("replog cluster flushes")
+            self._pump.flusher = self._flush
 
-    def _flush(self, of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | Exception], None]) -> FlushToken | None:
+    def _flush(
+        self, of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | BaseException], None]
+    ) -> FlushToken | None:
         if self._last_s.get(of, 0.0) <= _QUICK_S:
             return self._timed(of, run)
 
@@ -68,13 +78,27 @@ class Flushing:
         return token
 
     def _go_on(self) -> None:
-        """On its thread: the actors hear of it now, for nobody else may be there to run them."""
-        with self._pump.lock, self._pump.changing:
-            self._pump.run_locked()
+        """On its thread: the actors hear of it now, for nobody else may be there to run them.
+
+        What they tell is logged without the lock: a logging handler has a lock as well, and another thread may call from inside it.
+        """
+        told: list[tuple[str, dict[str, Any]]] = []
+        pump = self._pump
+        try:
+            with pump.lock, pump.changing:
+                pump.tell = lambda name, fields: told.append((name, fields))
+                try:
+                    pump.run_locked()
+                finally:
+                    pump.tell = tell
+        finally:
+            for name, fields in told:
+                tell(name, fields)
 
     def end(self) -> None:
         """Wait for those under way, and take no more: they run where they come up. Called without the lock. Idempotent."""
         with self._pump.lock:
+            self._ended = True
             self._pump.flusher = None  # nobody is about to hand one over
         if self._workers is not None:
             self._workers.close(_END_S)

@@ -71,7 +71,7 @@ class Loop:
     def flush_on(self, workers: Workers) -> None:
         """Flushes run on a worker from now on."""
 
-        def flush(_of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | Exception], None]) -> None:
+        def flush(_of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | BaseException], None]) -> None:
             def run_and_wake() -> None:
                 done(outcome_of(run))
                 self._transport.wake()

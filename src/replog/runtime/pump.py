@@ -55,7 +55,7 @@ LOUD: Final = frozenset(
 """Events that somebody should look at: data is or may be lost, or something waits for a person. Logged as warnings."""
 
 
-Flusher = Callable[[Address, Callable[[], FlushToken], Callable[[FlushToken | Exception], None]], FlushToken | None]
+Flusher = Callable[[Address, Callable[[], FlushToken], Callable[[FlushToken | BaseException], None]], FlushToken | None]
 """Runs the flush of an actor (at this address), and returns its token; or has it run elsewhere, and hands its token back later, from any
 thread, by the second function, or what the flush has raised."""
 
@@ -76,7 +76,7 @@ class Pump:
         """For the next run."""
         self._dirty: dict[Seat, None] = {}
         self._flushes: deque[tuple[Seat, FlushToken]] = deque()
-        self._flushed_elsewhere: deque[tuple[Seat, FlushToken | Exception]] = deque()
+        self._flushed_elsewhere: deque[tuple[Seat, FlushToken | BaseException]] = deque()
         self._repairs: deque[Callable[[], None]] = deque()
         self._running = False
         self._interrupted = False
@@ -86,6 +86,8 @@ class Pump:
         """Takes (sender, receiver, message) of messages to whoever has no seat here; False: nobody is there either."""
         self.flusher: Flusher | None = None
         """Without it flushes run here."""
+        self.tell = tell
+        """Takes the events of actors (name, fields), under the lock."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
         self.is_last = False
@@ -240,7 +242,7 @@ class Pump:
         for _ in range(len(self._flushed_elsewhere)):
             seat, token = self._flushed_elsewhere[0]
             if seat.alive:  # the next life in this seat has not asked for it
-                if isinstance(token, Exception):
+                if isinstance(token, BaseException):
                     self._kill(seat, token)  # it would wait for this flush for ever
                 else:
                     queue.append((seat.address, None, FlushDone(token)))
@@ -328,7 +330,7 @@ class Pump:
             outbox.flushes.clear()
         if outbox.events:
             for event in outbox.events:
-                tell(event.name, event.fields)
+                self.tell(event.name, event.fields)
             outbox.events.clear()
 
     def _call(self, seat: Seat, call: StoreCall) -> None:
@@ -353,10 +355,9 @@ class Pump:
         while self._flushes:
             seat, token = self._flushes[0]
             try:
-                run = token.run if seat.watch is None else partial(seat.watch.flush, token)
                 if seat.alive:
-                    flusher = self.flusher
-                    done = run() if flusher is None else flusher(seat.address, run, partial(self._flushed, seat))
+                    flight, flusher = seat.take_off(token), self.flusher
+                    done = flight() if flusher is None else flusher(seat.address, flight, partial(self._flushed, seat))
                     if done is not None:
                         self._queue.append((seat.address, None, FlushDone(done)))
             except BaseException as problem:
@@ -365,7 +366,7 @@ class Pump:
             finally:
                 self._flushes.popleft()
 
-    def _flushed(self, seat: Seat, token: FlushToken | Exception) -> None:
+    def _flushed(self, seat: Seat, token: FlushToken | BaseException) -> None:
         self._flushed_elsewhere.append((seat, token))  # without the lock: whoever holds it may be waiting for this thread to end
 
     def _wake_due(self, now_ms: int, ticked: set[Address]) -> bool:

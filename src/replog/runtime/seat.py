@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import define, field
 
 from replog.metrics.watching import BrokerWatch
 from replog.model import Address
-from replog.ports import Actor, MetadataStore, StoreCall
+from replog.ports import Actor, FlushDone, FlushToken, MetadataStore, StoreCall
+from replog.runtime.flight import Flight
 
 __all__ = ["Seat"]
 
@@ -30,8 +32,10 @@ class Seat:
     alive: bool = field(default=True)
     due_ms: int | None = field(default=None)
     """When the actor needs a tick next, as it said after its last one."""
+    flights: dict[int, Flight] = field(init=False, factory=dict)
+    """Flushes that the actor has asked for and has not heard of, by the identity of their tokens."""
     hears: Mapping[type, Callable[[Address, Any, int], None]] = field(init=False)
-    """Messages that the watch hands on, ..."""
+    """Messages that do not go to the actor at once: those that the watch hands on, ..."""
     hears_brokers: Mapping[type, Callable[[Address, Any, int], None]] = field(init=False)
     """... and those of other brokers: their addresses are numbers."""
     tells: Mapping[type, Callable[[Address, Any], object]] = field(init=False)
@@ -40,7 +44,18 @@ class Seat:
     """... and those for clients elsewhere, as they were handed on."""
 
     def __attrs_post_init__(self) -> None:
-        self.hears = {} if self.watch is None else self.watch.hears
+        watch_hears = {} if self.watch is None else self.watch.hears
+        self.hears = {**watch_hears, FlushDone: self._hear_flush}
         self.hears_brokers = {} if self.watch is None else self.watch.hears_brokers
         self.tells = {} if self.watch is None else self.watch.tells
         self.hands_on = {} if self.watch is None else self.watch.hands_on
+
+    def take_off(self, token: FlushToken) -> Flight:
+        """A flush that the actor has asked for, to be run here or elsewhere."""
+        flight = Flight(token, token.run if self.watch is None else partial(self.watch.flush, token))
+        self.flights[id(token)] = flight
+        return flight
+
+    def _hear_flush(self, sender: Address, message: FlushDone, now_ms: int) -> None:
+        self.actor.receive(sender, message, now_ms)
+        self.flights.pop(id(message.token), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
@@ -107,3 +108,61 @@ def test_a_session_that_gets_no_thread_gets_one_later(
         eventually(lambda: [thread.name for thread in threading.enumerate()].count("replog s.db") == 1)
         assert scarce.refused == ["replog s.db"]
     assert "goes on after an error" not in caplog.text
+
+
+class Refusing(logging.Handler):
+    """Raises whatever it is given."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise SystemExit(record.getMessage())
+
+
+@pytest.mark.parametrize("problem", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_lane_goes_on_whatever_its_work_or_a_logging_handler_raises(problem: type[BaseException]) -> None:
+    workers, done, handler = Workers("w"), [], Refusing()
+
+    def fail() -> None:
+        raise problem
+
+    logging.getLogger("replog").addHandler(handler)
+    try:
+        workers.submit("a", fail)
+        workers.submit("a", lambda: done.append("next"))
+        workers.close()
+    finally:
+        logging.getLogger("replog").removeHandler(handler)
+    assert done == ["next"]
+
+
+def test_a_thread_whose_start_was_interrupted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    workers, done = Workers("w"), []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            workers.submit("a", lambda: done.append("never"))
+    started[0].join(20)
+    assert not started[0].is_alive()
+    workers.submit("a", lambda: done.append("next"))
+    workers.close()
+    assert done == ["next"]
+
+
+def test_who_closes_once_more_waits_as_well() -> None:
+    workers, go_on = Workers("w"), threading.Event()
+    workers.submit("a", lambda: go_on.wait(20))  # type: ignore[arg-type, return-value]
+    workers.close(0.01)
+    assert len(workers._threads) == 1
+    workers.close(0.01)  # idempotent, and not over
+    thread = workers._threads[0]
+    assert thread.is_alive()
+    go_on.set()
+    workers.close(20)
+    assert not thread.is_alive()
