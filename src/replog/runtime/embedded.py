@@ -28,9 +28,9 @@ __all__ = ["Cluster"]
 
 
 class Cluster(Client, Measured):
-    """Brokers 1 to n in this process, and a client of them. Any thread may use it; by itself it starts none, but one that
-    ends the session of a stopped broker, if the metadata store could not be written then, and one that brings the outcome of records while
-    somebody has a future of them, or a callback.
+    """Brokers 1 to n in this process, and a client of them. Any thread may use it; by itself it starts none, but one for each broker with
+    a disk to flush topics to, one that ends the session of a stopped broker, if the metadata store could not be written then, and one that
+    brings the outcome of records while somebody has a future of them, or a callback.
 
     `data` is a folder, made if missing: logs and the metadata store live under it, and the next Cluster on it finds
     them. Without it everything is kept in memory, and a killed broker returns empty. Nothing is opened before the first
@@ -115,7 +115,10 @@ class Cluster(Client, Measured):
         return next(found, None)
 
     def kill_broker(self, broker_id: int) -> None:
-        """End a broker as SIGKILL would: nothing is flushed, its session ends at once, the controller elects new leaders."""
+        """End a broker as SIGKILL would: nothing is flushed, its session ends at once, the controller elects new leaders.
+
+        A flush that is under way ends first, as in a killed process: its folder is in use until then, and it is waited for 5 s.
+        """
         self._embedded.end(check_broker_id(broker_id), clean=False)
 
     def stop_broker(self, broker_id: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from replog.broker.broker import Broker
@@ -12,23 +13,22 @@ from replog.broker.durability import flushed_aside
 from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 from replog.messages import Leave
 from replog.metrics.deciding import EventTimes
 from replog.metrics.meter import Meter
 from replog.metrics.watching import BrokerWatch, StoreWatch
 from replog.model import Address
-from replog.ports import Actor, Ids, LogDirectory, MetadataStore, SessionChanged
+from replog.ports import Actor, FlushToken, Ids, LogDirectory, MetadataStore, SessionChanged
 from replog.runtime.pump import Pump
 from replog.runtime.seat import Seat
 from replog.runtime.store_sessions import StoreSessions
 
 __all__ = ["EmbeddedBroker", "addresses_of"]
 
-_log = logging.getLogger("replog")
 
-_SETTLE_S: Final = 5.0
-"""So long a stop waits for flushes under way, under the lock."""
+_GONE_S: Final = 5.0
+"""So long whoever ends a broker waits for a flush of it that is under way."""
 
 
 def addresses_of(broker_id: int) -> tuple[Address, Address, Address]:
@@ -77,6 +77,8 @@ class EmbeddedBroker:
         self._pump = pump
         self._addresses = addresses_of(broker_id)
         self._seat: Seat | None = None
+        self._clean = True
+        """Whether it may be stopped cleanly."""
         self._released = False
         """Whether the directory is closed."""
 
@@ -138,20 +140,32 @@ class EmbeddedBroker:
         """Whether what it leads has been moved as far as possible, and it knows."""
         return self.broker.leaving.is_over
 
-    def stop(self, *, clean: bool, timeout_s: float | None = None) -> float:
+    @property
+    def is_gone(self) -> bool:
+        """Whether its directory is closed, too: a flush that is under way when it is stopped ends first."""
+        return self._released
+
+    def wait_until_gone(self) -> None:
+        """Let go of the lock until it is, for a moment."""
+        if not self._released:
+            with suppress(UsageError):  # in a signal handler that came into that flush, which has to go on
+                self._pump.wait(lambda: self._released, _GONE_S)
+
+    def stop(self, *, clean: bool, timeout_s: float | None = None, settle_s: float = 0.0) -> float:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.
 
-        A store that may block has `timeout_s` to end the session (None: the session time); returns how much of it was taken.
+        A store that may block has `timeout_s` to end the session (None: the session time); returns how much of it was taken. A flush
+        under way is waited for `settle_s`; after that the directory is closed when it has ended, as a process that is killed in a
+        call of the disk is gone when that returns.
 
         Idempotent, and to be repeated after an interrupt. A stop that cannot be clean, because the disk is full or broken, is one
         that is not: the log says so, and the next start finds out what is missing. Nor is it while a copy has failed: after a
         clean stop nobody would read it.
         """
-        clean = clean and not any(partition.failed for partition in self.broker.partitions.values())
+        self._clean = self._clean and clean and not any(partition.failed for partition in self.broker.partitions.values())
         for address in self._addresses:
             self._pump.unseat(address)
-        if not self._released:
-            self._release(self._settle_flushes() and clean)
+        self._let_go(settle_s)
         began_s = time.monotonic()
         try:
             if isinstance(self.store, StoreSessions):
@@ -159,31 +173,39 @@ class EmbeddedBroker:
             else:
                 self.store.close()
         except ReplogError as problem:  # the store ends it when it can, at the latest with the next opening
-            _log.warning("broker %d could not end its session: %s", self.broker_id, problem)
+            self._pump.log(logging.WARNING, "broker %d could not end its session: %s", self.broker_id, problem)
         return time.monotonic() - began_s
 
-    def _settle_flushes(self) -> bool:
-        """The directory learns of each flush that has failed unheard, because the broker was ended meanwhile: its next life would trust
-        this disk. Waits for a moment for those under way; whether all is well."""
-        well, give_up_s = True, time.monotonic() + _SETTLE_S
-        for flight in [] if self._seat is None else list(self._seat.flights.values()):
-            token = flight.token
-            if not flight.settle(max(0.0, give_up_s - time.monotonic())):
-                _log.warning("broker %d ends while a flush of %s does not", self.broker_id, token.identity)
-                well = False
-            elif token.failed:
-                _log.warning("broker %d ends, and a flush of %s has failed: %s", self.broker_id, token.identity, token.error)
-                flushed_aside(self.directory.get(token.identity), token)
-                well = False
-        return well
+    def _let_go(self, settle_s: float = 0.0) -> None:
+        """Close the directory, once no flush of it is under way."""
+        with self._pump.lock:
+            flights = [] if self._seat is None or self._released else list(self._seat.flights.values())
+            give_up_s = time.monotonic() + settle_s
+            under_way = [flight for flight in flights if not flight.settle(give_up_s - time.monotonic())]
+            for flight in under_way:
+                flight.then = self._let_go
+            waits = not all(flight.ended for flight in under_way)
+            problems = [] if waits or self._released else self._release([flight.token for flight in flights if flight.token.failed])
+        if waits:
+            self._pump.log(logging.INFO, "broker %d ends when its disk has ended a flush that is under way", self.broker_id)
+        for problem in problems:
+            self._pump.log(logging.WARNING, "broker %d could not be stopped cleanly: %s", self.broker_id, problem)
 
-    def _release(self, clean: bool) -> None:
+    def _release(self, failed: Sequence[FlushToken]) -> list[object]:
+        """Close the directory; it learns first what flushes have failed that the broker has not heard of. Returns what went wrong."""
+        problems: list[object] = [f"a flush failed: {token.error}" for token in failed]
         try:
+            for token in failed:  # its own log may be put away; whichever says so, it is the disk of all
+                logs = map(self.directory.get, (token.identity, *self.directory.identities()))
+                flushed_aside(next((log for log in logs if log is not None), None), token)
+            clean = self._clean and not failed
             if clean:
                 self.broker.save()
             self.directory.close(clean=clean)
         except ReplogError as problem:
-            _log.warning("broker %d could not be stopped cleanly: %s", self.broker_id, problem)
+            problems.append(problem)
         finally:  # after an interrupt, too: nobody may ever repeat the stop, and the folder would be locked as long as the process lives
             self.directory.close(clean=False)
             self._released = True
+            self._pump.wake()
+        return problems

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BROKERS_MAX", "EmbeddedBrokers"]
 
-_log = logging.getLogger("replog")
-
 _CLIENT: Final = "client"
 _START_S: Final = 30.0
 BROKERS_MAX: Final = 100
@@ -94,11 +92,11 @@ class EmbeddedBrokers:
         """What each broker has counted, over all of its lives."""
         self._racks: dict[int, str | None] = {}
         self._undoing = Undoing()
-        self._reopening = Reopening(self._start)
         self._kept: dict[int, MemoryLogDirectory] = {}
         """What brokers of a cluster in memory come back to: after a clean stop, or after an exception in their own process."""
         self._ids = RandomIds()
         self._pump = Pump(messages_max=config.outstanding_messages_max)
+        self._reopening = Reopening(self._start, self._pump)
         self.wake = self._pump.wake
         self._pump.changing.interrupted = self._interrupted
         self._flushing = Flushing(self._pump)
@@ -271,6 +269,7 @@ class EmbeddedBrokers:
         assert broker_id not in self.running
         undoing = self._undoing
         undoing.undo(broker_id)  # what an interrupt has left of the last attempt
+        self._reopening.check_gone(broker_id)
         try:
             directory = self._directory(broker_id)
             undoing.later(broker_id, lambda: directory.close(clean=False))
@@ -291,6 +290,7 @@ class EmbeddedBrokers:
                 meter=self.meters.setdefault(broker_id, Meter(broker_id)),
             )
             undoing.later(broker_id, lambda: embedded.stop(clean=False))
+            self._reopening.begins(embedded)
             embedded.take_seats(lambda problem: self._broker_died(embedded, problem))
             self.running[broker_id] = embedded
         except BaseException:
@@ -340,7 +340,7 @@ class EmbeddedBrokers:
         left_s = min(self.config.session_ms, _STORE_MS_MAX) / 1_000
         for broker_id in sorted(self.running):
             left_s = max(0.0, left_s - self.running[broker_id].stop(clean=clean, timeout_s=left_s))
-            del self.running[broker_id]
+            self.running.pop(broker_id, None)  # a signal handler may have ended it meanwhile
 
     def _abandon(self) -> None:
         """Let go of everything, as a killed process would."""
@@ -355,7 +355,7 @@ class EmbeddedBrokers:
             with contextlib.suppress(ReplogError):  # what it could not store ends with the next opening
                 store.close()
         if self._folder is not None:
-            self._folder.close()
+            self._folder.close(self._reopening.lingering)
             self._folder = None
 
     def die_in_child(self) -> None:
@@ -382,6 +382,7 @@ class EmbeddedBrokers:
                 self._take_leave(embedded)
             self._pump.repair_first(lambda: self._end(embedded, clean=clean, keep=clean))
             self.run()
+            embedded.wait_until_gone()
 
     def _take_leave(self, embedded: EmbeddedBroker) -> None:
         """Have the controller move what the broker leads, if one answers in time."""
@@ -394,17 +395,17 @@ class EmbeddedBrokers:
             self._pump.wait(gone, self.config.shutdown_timeout_ms / 1_000)
         self.run()
 
-    def _end(self, embedded: EmbeddedBroker, *, clean: bool, keep: bool) -> None:
+    def _end(self, embedded: EmbeddedBroker, *, clean: bool, keep: bool, settle_s: float = 0.0) -> None:
         """Take a broker out; `keep` what it had in memory for its next life. Repeatable."""
         broker_id = embedded.broker_id
         if self.running.get(broker_id) is embedded:
             if self.outside is not None:
                 self.outside.stop_serving(broker_id)
-            embedded.stop(clean=clean)
+            embedded.stop(clean=clean, settle_s=settle_s)
             if keep and isinstance(embedded.directory, MemoryLogDirectory):
                 self._kept[broker_id] = embedded.directory
             self.stopped.add(broker_id)
-            del self.running[broker_id]
+            self.running.pop(broker_id, None)  # a signal handler may have ended it meanwhile
 
     def start_again(self, broker_id: int, timeout_s: float | None) -> None:
         """Start a stopped or killed broker, and wait until it is unfenced."""
@@ -440,6 +441,7 @@ class EmbeddedBrokers:
             if broker_id in self.running:
                 self.end(broker_id, clean=True)
                 check_removable(self.running, self.stopped, broker_id, has_left=True)  # others had their turn meanwhile
+            self._reopening.check_gone(broker_id)
             self.stopped.discard(broker_id)
             self._kept.pop(broker_id, None)
             self.meters.pop(broker_id, None)
@@ -471,10 +473,10 @@ class EmbeddedBrokers:
         """An exception has left one of its actors: its memory is discarded; it is opened again from its logs, uncleanly. Repeatable."""
         broker_id = embedded.broker_id
         if self.running.get(broker_id) is embedded:
-            self._end(embedded, clean=False, keep=True)  # the process lives on, and so does what it had stored
+            self._end(embedded, clean=False, keep=True, settle_s=1.0)  # the process lives on, and so does what it had stored
         if broker_id in self.running or self._state == "closed" or (self._pump.is_last and isinstance(problem, Exception)):
             return
-        _log.warning("broker %d is restarted after %s", broker_id, type(problem).__name__)
+        self._pump.log(logging.WARNING, "broker %d is restarted after %s", broker_id, type(problem).__name__)
         self._open_again(broker_id)
 
     def _open_again(self, broker_id: int) -> None:

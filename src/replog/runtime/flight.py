@@ -1,12 +1,13 @@
 """A flush in flight: whoever ends the actor that has asked for it still learns what became of it.
 
-The operating system says once that an fsync has failed: what nobody hears is written on a disk as if it were there.
+The operating system says once that an fsync has failed: what nobody hears is written on a disk as if it were there. No locks here: an
+interrupt could leave one taken. Each side first says what it is about, and then looks at what the other one has said.
 """
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from collections.abc import Callable
+from threading import Event, get_ident
 
 from replog.ports import FlushToken
 
@@ -16,28 +17,41 @@ __all__ = ["Flight"]
 class Flight:
     """Run once, by whoever gets to it, on whichever thread; or given up before that."""
 
-    __slots__ = ("_begun", "_over", "_run", "token")
+    __slots__ = ("_given_up", "_heard", "_run", "_thread", "ended", "then", "token")
 
     def __init__(self, token: FlushToken, run: Callable[[], FlushToken]) -> None:
         """`run` flushes, and returns the token."""
         self.token = token
         self._run = run
-        self._begun = allocate_lock()
-        self._over = allocate_lock()
-        self._over.acquire()
+        self._thread: int | None = None
+        """On which it has begun."""
+        self._given_up = False
+        self._heard: Event | None = None
+        self.ended = False
+        """What became of it stands in the token."""
+        self.then: Callable[[], object] | None = None
+        """Called at its end, on its thread; by whoever has set it as well, if it finds that it has ended."""
 
     def __call__(self) -> FlushToken:
         """Blocks. A flush that was given up is not run: nobody waits for it."""
-        if not self._begun.acquire(blocking=False):
-            return self.token
         try:
-            return self._run()
+            self._thread = get_ident()
+            return self.token if self._given_up else self._run()
         finally:
-            self._over.release()
+            self.ended = True
+            if self._heard is not None:
+                self._heard.set()
+            if self.then is not None:
+                self.then()
 
-    def settle(self, timeout_s: float) -> bool:
-        """Give it up if it has not begun, else wait for its end; whether that came. Then the token says whether the disk has failed."""
-        if self._begun.acquire(blocking=False) or self._over.acquire(timeout=timeout_s):
-            self._over.release()
+    def settle(self, timeout_s: float = 0.0) -> bool:
+        """Give it up if it has not begun, else wait for its end; whether it is over. One that a signal handler has come into is not
+        waited for."""
+        self._given_up = True
+        if self._thread is None:
             return True
-        return False
+        if timeout_s > 0 and not self.ended and self._thread != get_ident():
+            heard = self._heard = self._heard or Event()
+            if not self.ended:
+                heard.wait(timeout_s)
+        return self.ended

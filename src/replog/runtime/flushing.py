@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from replog.model import Address
 from replog.ports import FlushToken
-from replog.runtime.pump import Pump, tell
+from replog.runtime.pump import Pump
 from replog.runtime.workers import Workers
 
 __all__ = ["Flushing", "outcome_of"]
@@ -19,7 +20,7 @@ __all__ = ["Flushing", "outcome_of"]
 _log = logging.getLogger("replog")
 
 _QUICK_S: Final = 50e-6
-"""A flush that took no longer (a disk in memory) costs less than to hand the next one over and back."""
+"""A broker's flush that took no longer (a disk in memory) costs less than to hand the next one over and back."""
 _END_S: Final = 30.0
 """Who closes waits so long for a disk, before it asks that disk itself."""
 
@@ -57,7 +58,7 @@ class Flushing:
     def _flush(
         self, of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | BaseException], None]
     ) -> FlushToken | None:
-        if self._last_s.get(of, 0.0) <= _QUICK_S:
+        if self._last_s.get(of, inf) <= _QUICK_S:
             return self._timed(of, run)
 
         def work() -> None:
@@ -82,18 +83,19 @@ class Flushing:
 
         What they tell is logged without the lock: a logging handler has a lock as well, and another thread may call from inside it.
         """
-        told: list[tuple[str, dict[str, Any]]] = []
+        told: list[tuple[Any, ...]] = []
         pump = self._pump
         try:
             with pump.lock, pump.changing:
-                pump.tell = lambda name, fields: told.append((name, fields))
+                pump.log = lambda *entry: told.append(entry)
                 try:
                     pump.run_locked()
                 finally:
-                    pump.tell = tell
+                    pump.log = _log.log
         finally:
-            for name, fields in told:
-                tell(name, fields)
+            for entry in told:
+                with suppress(BaseException):  # a logging handler that raises keeps the rest from nobody
+                    _log.log(*entry)
 
     def end(self) -> None:
         """Wait for those under way, and take no more: they run where they come up. Called without the lock. Idempotent."""

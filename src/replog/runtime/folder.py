@@ -177,10 +177,11 @@ class ClusterFolder:
         self._owners.pop(broker_id, None)
         shutil.rmtree(self.path / f"broker-{broker_id}", ignore_errors=True)
 
-    def close(self) -> None:
-        """Let others have it, when no broker runs any more. Idempotent."""
-        for lock in self._locks.values():
-            lock.release()
+    def close(self, lingering: Container[int] = ()) -> None:
+        """Let others have it, when no broker runs any more; not the log directories of those that have not ended. Idempotent."""
+        for broker_id, lock in self._locks.items():
+            if broker_id not in lingering:
+                lock.release()
         self._lock.release()
 
     def __del__(self) -> None:

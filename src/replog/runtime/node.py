@@ -238,7 +238,7 @@ class Broker(Measured):
             self._transport.unlisten(address)
         self._transport.unserve(self.broker_id)  # whoever waits for an answer of this life must hear that none will come
         if life is not None:
-            life.stop(clean=clean, timeout_s=timeout_s)
+            life.stop(clean=clean, timeout_s=timeout_s, settle_s=_WORKERS_S)
             if isinstance(life.directory, MemoryLogDirectory):
                 self._kept = life.directory
             self._ending = None

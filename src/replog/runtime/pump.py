@@ -86,8 +86,8 @@ class Pump:
         """Takes (sender, receiver, message) of messages to whoever has no seat here; False: nobody is there either."""
         self.flusher: Flusher | None = None
         """Without it flushes run here."""
-        self.tell = tell
-        """Takes the events of actors (name, fields), under the lock."""
+        self.log: Callable[..., None] = _log.log
+        """Takes what there is to log under the lock (level, text, arguments)."""
         self.after_run: Callable[[], None] = _nothing
         """Called at the end of each run, under the lock: what was said to others is to be sent."""
         self.is_last = False
@@ -330,7 +330,7 @@ class Pump:
             outbox.flushes.clear()
         if outbox.events:
             for event in outbox.events:
-                self.tell(event.name, event.fields)
+                tell(event.name, event.fields, self.log)
             outbox.events.clear()
 
     def _call(self, seat: Seat, call: StoreCall) -> None:
@@ -457,9 +457,9 @@ class Pump:
         self._stirred = False  # only now: an interrupt may have come in between
 
 
-def tell(name: str, fields: dict[str, Any]) -> None:
+def tell(name: str, fields: dict[str, Any], log: Callable[..., None] = _log.log) -> None:
     """Log an event of an actor or a transport; those in `LOUD` as warnings."""
-    _log.log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)
+    log(logging.WARNING if name in LOUD else logging.INFO, "%s %s", name, fields)
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""Opening brokers again that an exception has ended: which of them are tried again, and what is said of those that stay stopped."""
+"""Opening brokers again: whether their last life is gone, and which of those that an exception has ended are tried again."""
 
 from __future__ import annotations
 
@@ -6,19 +6,36 @@ import logging
 from collections.abc import Callable, Container
 
 from replog.errors import UsageError
+from replog.runtime.embedded_broker import EmbeddedBroker
+from replog.runtime.pump import Pump
 
 __all__ = ["Reopening"]
-
-_log = logging.getLogger("replog")
 
 
 class Reopening:
     """`start` starts a broker, or raises."""
 
-    def __init__(self, start: Callable[[int], None]) -> None:
+    def __init__(self, start: Callable[[int], None], pump: Pump) -> None:
         self._start = start
+        self._pump = pump
         self.barred: set[int] = set()
         """Brokers that could not be opened only because somebody has their folder: perhaps what an exception still has in hand."""
+        self._last: dict[int, EmbeddedBroker] = {}
+        """Of each broker."""
+
+    def begins(self, life: EmbeddedBroker) -> None:
+        """It is about to take part."""
+        self._last[life.broker_id] = life
+
+    @property
+    def lingering(self) -> set[int]:
+        """Brokers whose last life is not gone. Of a stopped one: its disk has not ended a flush, and its folder is not free."""
+        return {broker_id for broker_id, life in self._last.items() if not life.is_gone}
+
+    def check_gone(self, broker_id: int) -> None:
+        """UsageError if its last life is not gone."""
+        if broker_id in self.lingering:
+            raise UsageError(f"broker {broker_id} is stopped, but its folder is in use until its disk has ended a flush that is under way")
 
     def attempt(self, broker_id: int) -> None:
         """Open it. If that fails it stays stopped, and the others go on without it."""
@@ -27,10 +44,10 @@ class Reopening:
         except UsageError as failure:  # nothing is wrong with what it has
             if broker_id not in self.barred:
                 self.barred.add(broker_id)
-                _log.error("broker %d could not be opened again, which every call tries anew: %s", broker_id, failure)
+                self._pump.log(logging.ERROR, "broker %d could not be opened again, which every call tries anew: %s", broker_id, failure)
         except Exception as failure:
             self.barred.discard(broker_id)
-            _log.error("broker %d could not be opened again: %s", broker_id, failure)
+            self._pump.log(logging.ERROR, "broker %d could not be opened again: %s", broker_id, failure)
 
     def due(self, stopped: Container[int]) -> list[int]:
         """Whom to try again: of the stopped ones. The others are so no more."""

@@ -18,14 +18,25 @@ __all__ = ["Workers"]
 _log = logging.getLogger("replog")
 
 
+class _Lane:
+    """A thread and what it is given."""
+
+    def __init__(self, name: str) -> None:
+        self.queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self.ended = threading.Event()
+        """Told by the thread itself: after an interrupted `join` CPython takes it for ended."""
+        self.thread = threading.Thread(target=_run, args=(self.queue, self.ended), name=name, daemon=True)
+
+
 class Workers:
     """Runs functions elsewhere, each lane's in the order given. Daemon threads: a process never waits for them to exit."""
 
     def __init__(self, name: str) -> None:
         """`name` stands in front of the threads' names."""
         self._name = name
-        self._lanes: dict[str, SimpleQueue[Callable[[], None] | None]] = {}
-        self._threads: list[threading.Thread] = []
+        self._lanes: dict[str, _Lane] = {}
+        self._begun: list[_Lane] = []
+        """Those whose thread may not have ended."""
         self._closed = False
         self._lock = threading.RLock()
         """A signal handler may close inside a call of the same thread."""
@@ -37,29 +48,29 @@ class Workers:
         """
         with self._lock:
             if not self._closed:
-                queue = self._lanes.get(lane)
-                if queue is None:
-                    queue = self._begin(lane)
-                queue.put(work)
+                found = self._lanes.get(lane) or self._begin(lane)
+                found.queue.put(work)
 
-    def _begin(self, lane: str) -> SimpleQueue[Callable[[], None] | None]:
-        queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        thread = threading.Thread(target=_run, args=(queue,), name=f"{self._name} {lane}", daemon=True)
+    def _begin(self, name: str) -> _Lane:
+        lane = _Lane(f"{self._name} {name}")
         try:
-            thread.start()
-            self._threads.append(thread)
-            self._lanes[lane] = queue
-        except RuntimeError:  # the process may have no more of them; what was asked for must not be lost for that
+            lane.thread.start()
+            self._begun.append(lane)
+            self._lanes[name] = lane
+        except BaseException as problem:
+            lane.queue.put(None)  # it may have started all the same
+            self._lanes.pop(name, None)
+            if not isinstance(problem, RuntimeError):
+                raise
+            if problem.__context__ is not None and not isinstance(problem.__context__, Exception):
+                raise problem.__context__ from None  # an interrupt; its unwinding failed
             if not self._lanes:
                 raise
-            shared, queue = next(reversed(self._lanes.items()))  # the first one may wait for a store that is away
-            self._lanes[lane] = queue
-            _log.warning("no thread for %s %s; it shares that of %s", self._name, lane, shared)
-        except BaseException:  # an interrupt: it may have started
-            queue.put(None)
-            self._lanes.pop(lane, None)
-            raise
-        return queue
+            # The process may have no more of them; what was asked for must not be lost for that.
+            shared, lane = next(reversed(self._lanes.items()))  # the first one may wait for a store that is away
+            self._lanes[name] = lane
+            _log.warning("no thread for %s %s; it shares that of %s", self._name, name, shared)
+        return lane
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Finish what was given, and end the threads; those that have not ended after `timeout_s` are left behind.
@@ -68,34 +79,37 @@ class Workers:
         """
         with self._lock:
             self._closed = True
-            for queue in {id(queue): queue for queue in self._lanes.values()}.values():
-                queue.put(None)
-            threads = list(self._threads)
+            begun = list(self._begun)
+            for lane in begun:
+                lane.queue.put(None)
             self._lanes.clear()
         give_up = time.monotonic() + timeout_s
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, give_up - time.monotonic()))
+        for lane in begun:
+            if lane.thread is not threading.current_thread() and lane.ended.wait(max(0.0, give_up - time.monotonic())):
+                lane.thread.join(max(0.0, give_up - time.monotonic()))
         with self._lock:
-            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._begun = [lane for lane in self._begun if not lane.ended.is_set()]
 
     def __del__(self) -> None:
-        for queue in getattr(self, "_lanes", {}).values():  # whoever forgot to close it keeps no thread
-            queue.put(None)
+        for lane in getattr(self, "_lanes", {}).values():  # whoever forgot to close it keeps no thread
+            lane.queue.put(None)
 
     def abandon(self) -> None:
         """In a forked child: the threads are not here, and one of them may hold the lock."""
         self._lock = threading.RLock()
         self._closed = True
         self._lanes.clear()
-        self._threads.clear()
+        self._begun.clear()
 
 
-def _run(queue: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (work := queue.get()) is not None:
-        try:
-            work()
-        except BaseException:  # a mistake of ours; the next piece of work is not to blame
-            with suppress(BaseException):  # nor for a logging handler
-                _log.exception("work in the background failed")
-        del work  # it may hold what nobody else does any more
+def _run(queue: SimpleQueue[Callable[[], None] | None], ended: threading.Event) -> None:
+    try:
+        while (work := queue.get()) is not None:
+            try:
+                work()
+            except BaseException:  # a mistake of ours; the next piece of work is not to blame
+                with suppress(BaseException):  # nor for a logging handler
+                    _log.exception("work in the background failed")
+            del work  # it may hold what nobody else does any more
+    finally:
+        ended.set()

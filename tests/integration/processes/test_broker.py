@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 import replog
 from replog.errors import TimedOut, UsageError
+from replog.log.files import Fs
 from replog.metadata.file import FileStore
 from replog.testing.eventually import eventually
 
@@ -451,3 +453,49 @@ def test_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
         with pytest.raises((TimedOut, UsageError)):
             one.wait_until_ready(timeout_s=0.5)
         assert one.trouble
+
+
+# ---------------------------------------------------------------------------------------------------------------- disks
+
+
+@pytest.mark.parametrize("end", ["dies", "stops"])
+def test_a_flush_that_fails_while_the_broker_ends_is_known_to_its_next_life(
+    tmp_path: Path, store: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system says it once, and no actor hears of it any more."""
+    broken = threading.Event()
+    began = threading.Event()
+
+    def fsync(fs: Fs, fd: int) -> None:
+        if threading.current_thread().name == "replog broker 1 flush" and not broken.is_set():
+            began.set()
+            eventually(lambda: one._pump._seats.get(1) is not first._seat)
+            broken.set()
+            raise OSError(errno.EIO, "Input/output error")
+        os.fsync(fd)
+
+    with broker(1, tmp_path, store) as one:
+        one.wait_until_ready(timeout_s=60)
+        first = one._life
+        assert first is not None
+        with replog.connect(one.endpoint, config={"delivery_timeout_ms": 1_000}) as client:
+            client.create_topic("t", replication_factor=1, flush="ack")
+            monkeypatch.setattr(Fs, "fsync", fsync)
+            sent = client.producer().send("t", "a")
+            assert began.wait(20)
+            if end == "dies":
+                monkeypatch.setattr(first.broker, "tick", None)
+                eventually(lambda: one._life is not None and one._life is not first)
+                assert one.failure is None
+                assert one._life is not None
+                assert len(one._life.directory.loss.lossy) == 1
+                assert sent.result(20).offset >= 0
+            else:
+                one.stop(controlled=False)
+                with pytest.raises(replog.errors.ReplogError):
+                    sent.result(20)
+    assert broken.is_set()
+    if end == "stops":
+        with broker(1, tmp_path, store) as one:
+            assert one._life is not None
+            assert len(one._life.directory.loss.lossy) == 1

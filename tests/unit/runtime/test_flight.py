@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
+import pytest
+
 from replog.model import PartitionId
 from replog.ports import FlushToken
+from replog.runtime import flight as flights
 from replog.runtime.flight import Flight
 
 ENDLESS_S = 20
@@ -27,8 +30,8 @@ def test_one_that_has_ended_is_settled() -> None:
     run: list[str] = []
     flight = flight_of(run, OSError(5, "Input/output error"))
     assert flight() is flight.token
-    assert flight.settle(0)
-    assert flight.settle(0)
+    assert flight.settle()
+    assert flight.settle()
     assert flight.token.failed
     assert run == ["run"]
 
@@ -36,10 +39,34 @@ def test_one_that_has_ended_is_settled() -> None:
 def test_one_that_has_not_begun_is_given_up() -> None:
     run: list[str] = []
     flight = flight_of(run)
-    assert flight.settle(0)
-    assert flight.settle(0)
+    assert flight.settle(ENDLESS_S)
+    assert flight.settle(ENDLESS_S)
     assert flight() is flight.token
     assert run == []
+
+
+def test_what_follows_is_called_at_the_end_whatever_comes_of_it() -> None:
+    run: list[str] = []
+    flight = flight_of(run)
+    flight.then = lambda: run.append("then")
+    flight()
+    assert run == ["run", "then"]
+
+
+def test_one_that_it_came_into_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler, above it on the same stack."""
+    settled: list[bool] = []
+
+    def run() -> FlushToken:
+        settled.append(flight.settle(60))
+        return token
+
+    token = FlushToken(PartitionId(bytes(16), 0, 0), 0, 1, lambda: None)
+    flight = Flight(token, run)
+    monkeypatch.setattr(flights, "Event", None)
+    flight()
+    assert settled == [False]
+    assert flight.settle()
 
 
 def test_one_that_is_under_way_is_waited_for() -> None:
@@ -50,9 +77,12 @@ def test_one_that_is_under_way_is_waited_for() -> None:
     thread.start()
     while not run:
         thread.join(0.001)
+    assert not flight.settle()
     assert not flight.settle(0.001)
     until.set()
     assert flight.settle(ENDLESS_S)
+    assert flight._heard is not None
+    assert flight._heard.is_set()  # it was called up
     assert flight.token.failed
     thread.join(ENDLESS_S)
 
@@ -65,7 +95,7 @@ def test_one_that_raises_is_over() -> None:
     thread = threading.Thread(target=flight_ignoring, args=(flight,))
     thread.start()
     thread.join(ENDLESS_S)
-    assert flight.settle(0)
+    assert flight.settle()
 
 
 def flight_ignoring(flight: Flight) -> None:

@@ -155,14 +155,49 @@ def test_a_thread_whose_start_was_interrupted_ends(monkeypatch: pytest.MonkeyPat
     assert done == ["next"]
 
 
+def test_an_interrupt_that_comes_out_of_a_start_as_another_error_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came when the start had just let go of a lock, and what it unwinds through takes that amiss. Nor is it a lack of threads."""
+
+    def interrupted(thread: threading.Thread) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("release unlocked lock")
+
+    workers = Workers("w")
+    workers.submit("a", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            workers.submit("b", lambda: None)
+    workers.close()
+
+
+def test_who_closes_after_an_interrupted_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython takes a thread whose `join` was interrupted for one that has ended."""
+    workers, go_on = Workers("w"), threading.Event()
+    workers.submit("a", lambda: go_on.wait(20))  # type: ignore[arg-type, return-value]
+    (lane,) = workers._begun
+    with monkeypatch.context() as patch:
+        patch.setattr(lane.thread, "is_alive", lambda: False)
+        patch.setattr(lane.thread, "join", lambda timeout: None)
+        closer = threading.Thread(target=workers.close, args=(20,))
+        closer.start()
+        closer.join(0.05)
+        assert closer.is_alive()
+        go_on.set()
+        closer.join(20)
+    assert not closer.is_alive()
+
+
 def test_who_closes_once_more_waits_as_well() -> None:
     workers, go_on = Workers("w"), threading.Event()
     workers.submit("a", lambda: go_on.wait(20))  # type: ignore[arg-type, return-value]
     workers.close(0.01)
-    assert len(workers._threads) == 1
+    (lane,) = workers._begun
     workers.close(0.01)  # idempotent, and not over
-    thread = workers._threads[0]
-    assert thread.is_alive()
+    assert workers._begun == [lane]
+    assert lane.thread.is_alive()
     go_on.set()
     workers.close(20)
-    assert not thread.is_alive()
+    assert not lane.thread.is_alive()
