@@ -24,9 +24,11 @@ from replog.runtime.pump import Pump
 from replog.runtime.seat import Seat
 from replog.runtime.store_sessions import StoreSessions
 
-__all__ = ["EmbeddedBroker", "addresses_of"]
+__all__ = ["DISK_S", "EmbeddedBroker", "addresses_of"]
 
 
+DISK_S: Final = 30.0
+"""A disk that takes longer for one flush is taken for one that hangs."""
 _GONE_S: Final = 5.0
 """So long whoever ends a broker waits for a flush of it that is under way."""
 
@@ -79,6 +81,7 @@ class EmbeddedBroker:
         self._seat: Seat | None = None
         self._clean = True
         """Whether it may be stopped cleanly."""
+        self._stopped = False
         self._released = False
         """Whether the directory is closed."""
 
@@ -140,16 +143,17 @@ class EmbeddedBroker:
         """Whether what it leads has been moved as far as possible, and it knows."""
         return self.broker.leaving.is_over
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether its directory is closed, too: a flush that is under way when it is stopped ends first."""
+    def goes(self) -> bool:
+        """Let go of the directory, too, if that is over for which it waits; whether it has. Not before it is stopped."""
+        if self._stopped and not self._released:
+            self._let_go()
         return self._released
 
     def wait_until_gone(self) -> None:
         """Let go of the lock until it is, for a moment."""
         if not self._released:
             with suppress(UsageError):  # in a signal handler that came into that flush, which has to go on
-                self._pump.wait(lambda: self._released, _GONE_S)
+                self._pump.wait(self.goes, _GONE_S)
 
     def stop(self, *, clean: bool, timeout_s: float | None = None, settle_s: float = 0.0) -> float:
         """End all three actors, then the directory, then the session; not `clean`: as SIGKILL would.
@@ -165,6 +169,7 @@ class EmbeddedBroker:
         self._clean = self._clean and clean and not any(partition.failed for partition in self.broker.partitions.values())
         for address in self._addresses:
             self._pump.unseat(address)
+        self._stopped = True
         self._let_go(settle_s)
         began_s = time.monotonic()
         try:
@@ -177,8 +182,9 @@ class EmbeddedBroker:
         return time.monotonic() - began_s
 
     def _let_go(self, settle_s: float = 0.0) -> None:
-        """Close the directory, once no flush of it is under way."""
+        """Close the directory, once no flush of it is under way. To be repeated after an interrupt."""
         with self._pump.lock:
+            log = self._pump.log
             flights = [] if self._seat is None or self._released else list(self._seat.flights.values())
             give_up_s = time.monotonic() + settle_s
             under_way = [flight for flight in flights if not flight.settle(give_up_s - time.monotonic())]
@@ -187,17 +193,17 @@ class EmbeddedBroker:
             waits = not all(flight.ended for flight in under_way)
             problems = [] if waits or self._released else self._release([flight.token for flight in flights if flight.token.failed])
         if waits:
-            self._pump.log(logging.INFO, "broker %d ends when its disk has ended a flush that is under way", self.broker_id)
+            log(logging.INFO, "broker %d ends when its disk has ended a flush that is under way", self.broker_id)
         for problem in problems:
-            self._pump.log(logging.WARNING, "broker %d could not be stopped cleanly: %s", self.broker_id, problem)
+            log(logging.WARNING, "broker %d could not be stopped cleanly: %s", self.broker_id, problem)
 
     def _release(self, failed: Sequence[FlushToken]) -> list[object]:
         """Close the directory; it learns first what flushes have failed that the broker has not heard of. Returns what went wrong."""
         problems: list[object] = [f"a flush failed: {token.error}" for token in failed]
+        for token in failed:  # its own log may be put away; whichever says so, it is the disk of all
+            logs = map(self.directory.get, (token.identity, *self.directory.identities()))
+            flushed_aside(next((log for log in logs if log is not None), None), token)
         try:
-            for token in failed:  # its own log may be put away; whichever says so, it is the disk of all
-                logs = map(self.directory.get, (token.identity, *self.directory.identities()))
-                flushed_aside(next((log for log in logs if log is not None), None), token)
             clean = self._clean and not failed
             if clean:
                 self.broker.save()

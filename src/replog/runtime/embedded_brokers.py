@@ -267,12 +267,12 @@ class EmbeddedBrokers:
     def _start(self, broker_id: int) -> None:
         """Start a broker that does not run; if that fails, nothing of it is left open."""
         assert broker_id not in self.running
-        undoing = self._undoing
-        undoing.undo(broker_id)  # what an interrupt has left of the last attempt
         self._reopening.check_gone(broker_id)
+        undoing, embedded = self._undoing, None
+        undoing.undo(broker_id)  # what an interrupt has left of the last attempt
         try:
             directory = self._directory(broker_id)
-            undoing.later(broker_id, lambda: directory.close(clean=False))
+            undoing.later(broker_id, lambda: embedded or directory.close(clean=False))  # that of a life is closed by it alone
             if self.outside is not None:
                 undoing.later(broker_id, partial(self.outside.stop_serving, broker_id))
             endpoints = () if self.outside is None else self.outside.serve(broker_id)
@@ -289,9 +289,9 @@ class EmbeddedBrokers:
                 endpoints=endpoints,
                 meter=self.meters.setdefault(broker_id, Meter(broker_id)),
             )
-            undoing.later(broker_id, lambda: embedded.stop(clean=False))
+            undoing.later(broker_id, partial(embedded.stop, clean=False))
             self._reopening.begins(embedded)
-            embedded.take_seats(lambda problem: self._broker_died(embedded, problem))
+            embedded.take_seats(partial(self._broker_died, embedded))
             self.running[broker_id] = embedded
         except BaseException:
             undoing.undo(broker_id)

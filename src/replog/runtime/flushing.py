@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from replog.model import Address
 from replog.ports import FlushToken
-from replog.runtime.pump import Pump
+from replog.runtime.embedded_broker import DISK_S
+from replog.runtime.flight import Flight
+from replog.runtime.pump import Heard, Pump
 from replog.runtime.workers import Workers
 
 __all__ = ["Flushing", "outcome_of"]
@@ -21,8 +23,6 @@ _log = logging.getLogger("replog")
 
 _QUICK_S: Final = 50e-6
 """A broker's flush that took no longer (a disk in memory) costs less than to hand the next one over and back."""
-_END_S: Final = 30.0
-"""Who closes waits so long for a disk, before it asks that disk itself."""
 
 
 def outcome_of(run: Callable[[], FlushToken]) -> FlushToken | BaseException:
@@ -47,6 +47,10 @@ class Flushing:
         self._workers: Workers | None = None
         self._last_s: dict[Address, float] = {}
         """How long the last flush of each broker took."""
+        self._given: dict[Address, Flight] = {}
+        """The last flush of each broker that was given to its thread."""
+        self._left: list[tuple[Address, Flight, Heard]] = []
+        """Asked for while the threads end, of brokers whose disk is busy."""
         self._ended = False
 
     def begin(self) -> None:
@@ -55,9 +59,7 @@ class Flushing:
             self._workers = Workers("replog cluster flushes")
             self._pump.flusher = self._flush
 
-    def _flush(
-        self, of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | BaseException], None]
-    ) -> FlushToken | None:
+    def _flush(self, of: Address, run: Flight, done: Heard) -> FlushToken | None:
         if self._last_s.get(of, inf) <= _QUICK_S:
             return self._timed(of, run)
 
@@ -66,13 +68,14 @@ class Flushing:
             self._go_on()
 
         assert self._workers is not None
+        self._given[of] = run
         try:
             self._workers.submit(str(of), work)
         except RuntimeError:  # no thread can be had
             return self._timed(of, run)
         return None
 
-    def _timed(self, of: Address, run: Callable[[], FlushToken]) -> FlushToken:
+    def _timed(self, of: Address, run: Flight) -> FlushToken:
         began = time.perf_counter()
         token = run()
         self._last_s[of] = time.perf_counter() - began
@@ -97,13 +100,29 @@ class Flushing:
                 with suppress(BaseException):  # a logging handler that raises keeps the rest from nobody
                     _log.log(*entry)
 
+    def _flush_last(self, of: Address, run: Flight, done: Heard) -> FlushToken | None:
+        """While and after the threads end: here, but not on a disk that is busy with another flush, and may be for ever."""
+        if self._is_busy(of):
+            self._left.append((of, run, done))
+            return None
+        return self._timed(of, run)
+
+    def _is_busy(self, of: Address) -> bool:
+        return of in self._given and not self._given[of].ended
+
     def end(self) -> None:
-        """Wait for those under way, and take no more: they run where they come up. Called without the lock. Idempotent."""
+        """Wait for those under way, and take no more: they run where they come up, or never if the disk hangs. Called without the lock.
+        Idempotent."""
         with self._pump.lock:
             self._ended = True
-            self._pump.flusher = None  # nobody is about to hand one over
+            if self._workers is not None:
+                self._pump.flusher = self._flush_last
         if self._workers is not None:
-            self._workers.close(_END_S)
+            self._workers.close(DISK_S)
+            while self._left:
+                of, run, done = self._left.pop(0)
+                if not self._is_busy(of):
+                    done(outcome_of(run))
 
     def abandon(self) -> None:
         """In a forked child: the threads are not here."""

@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,8 @@ from replog.security.private import check_folder
 __all__ = ["ClusterFolder", "open_directory"]
 
 _BROKER: Final = re.compile(r"broker-([1-9][0-9]*)")
+_log = logging.getLogger("replog")
+
 _LOCK: Final = "lock"
 """Of the folder, and by the same name of the log directory of each broker."""
 _STORE: Final = "metadata.db"
@@ -177,11 +180,14 @@ class ClusterFolder:
         self._owners.pop(broker_id, None)
         shutil.rmtree(self.path / f"broker-{broker_id}", ignore_errors=True)
 
-    def close(self, lingering: Container[int] = ()) -> None:
+    def close(self, lingering: Collection[int] = ()) -> None:
         """Let others have it, when no broker runs any more; not the log directories of those that have not ended. Idempotent."""
         for broker_id, lock in self._locks.items():
             if broker_id not in lingering:
                 lock.release()
+        if lingering:
+            text = "%s is closed, but in use until the disks of brokers %s have ended a flush; of a failure after the process nobody hears"
+            _log.warning(text, self.path, sorted(lingering))
         self._lock.release()
 
     def __del__(self) -> None:

@@ -16,9 +16,9 @@ from typing import Any, Final
 from replog.errors import UsageError
 from replog.metrics.histogram import SECONDS, Histogram
 from replog.model import Address
-from replog.ports import FlushToken
+from replog.runtime.flight import Flight
 from replog.runtime.flushing import outcome_of
-from replog.runtime.pump import Pump
+from replog.runtime.pump import Heard, Pump
 from replog.runtime.putting_off import is_inside
 from replog.runtime.workers import Workers
 from replog.transport.tcp import TcpTransport
@@ -71,7 +71,7 @@ class Loop:
     def flush_on(self, workers: Workers) -> None:
         """Flushes run on a worker from now on."""
 
-        def flush(_of: Address, run: Callable[[], FlushToken], done: Callable[[FlushToken | BaseException], None]) -> None:
+        def flush(_of: Address, run: Flight, done: Heard) -> None:
             def run_and_wake() -> None:
                 done(outcome_of(run))
                 self._transport.wake()

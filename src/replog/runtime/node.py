@@ -25,7 +25,7 @@ from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
 from replog.runtime.attached import Attached, check_unattached
 from replog.runtime.descriptors import within_descriptors
-from replog.runtime.embedded_broker import EmbeddedBroker, addresses_of
+from replog.runtime.embedded_broker import DISK_S, EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
 from replog.runtime.local import LocalPartition, local_partitions
@@ -219,7 +219,7 @@ class Broker(Measured):
             self._dead = life
         if life is not self._dead:
             return
-        self._end_life(clean=False)
+        self._end_life(clean=False, settle_s=DISK_S)  # what follows needs its folder
         try:
             if not (self._pump.is_last and isinstance(problem, Exception)):
                 _log.warning("broker %d is restarted after %s", self.broker_id, type(problem).__name__)
@@ -229,7 +229,7 @@ class Broker(Measured):
             _log.error("broker %d could not be opened again: %s", self.broker_id, failure)
         self._dead = None
 
-    def _end_life(self, *, clean: bool, timeout_s: float | None = None) -> None:
+    def _end_life(self, *, clean: bool, timeout_s: float | None = None, settle_s: float = _WORKERS_S) -> None:
         self._note_cluster()
         if self._life is not None:
             self._ending, self._life = self._life, None
@@ -238,7 +238,7 @@ class Broker(Measured):
             self._transport.unlisten(address)
         self._transport.unserve(self.broker_id)  # whoever waits for an answer of this life must hear that none will come
         if life is not None:
-            life.stop(clean=clean, timeout_s=timeout_s, settle_s=_WORKERS_S)
+            life.stop(clean=clean, timeout_s=timeout_s, settle_s=settle_s)
             if isinstance(life.directory, MemoryLogDirectory):
                 self._kept = life.directory
             self._ending = None

@@ -20,10 +20,11 @@ from replog.messages import DOUBTED, Disconnected, Unreached
 from replog.model import Address
 from replog.ports import FlushDone, FlushToken, Outbox, StoreCall, StoreResult, WatchFired
 from replog.runtime.changing import Changing
+from replog.runtime.flight import Flight
 from replog.runtime.resting import Resting, Waiter
 from replog.runtime.seat import Seat
 
-__all__ = ["LOUD", "Flusher", "Pump", "tell"]
+__all__ = ["LOUD", "Flusher", "Heard", "Pump", "tell"]
 
 _log = logging.getLogger("replog")
 
@@ -55,7 +56,9 @@ LOUD: Final = frozenset(
 """Events that somebody should look at: data is or may be lost, or something waits for a person. Logged as warnings."""
 
 
-Flusher = Callable[[Address, Callable[[], FlushToken], Callable[[FlushToken | BaseException], None]], FlushToken | None]
+Heard = Callable[[FlushToken | BaseException], None]
+"""Takes what became of a flush, from any thread: its token, or what it has raised."""
+Flusher = Callable[[Address, Flight, Heard], FlushToken | None]
 """Runs the flush of an actor (at this address), and returns its token; or has it run elsewhere, and hands its token back later, from any
 thread, by the second function, or what the flush has raised."""
 

@@ -30,12 +30,13 @@ class Reopening:
     @property
     def lingering(self) -> set[int]:
         """Brokers whose last life is not gone. Of a stopped one: its disk has not ended a flush, and its folder is not free."""
-        return {broker_id for broker_id, life in self._last.items() if not life.is_gone}
+        return {broker_id for broker_id, life in self._last.items() if not life.goes()}
 
     def check_gone(self, broker_id: int) -> None:
         """UsageError if its last life is not gone."""
         if broker_id in self.lingering:
             raise UsageError(f"broker {broker_id} is stopped, but its folder is in use until its disk has ended a flush that is under way")
+        self._last.pop(broker_id, None)
 
     def attempt(self, broker_id: int) -> None:
         """Open it. If that fails it stays stopped, and the others go on without it."""

@@ -7,6 +7,7 @@ be had, a lane shares one.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -52,7 +53,7 @@ class Workers:
                 found.queue.put(work)
 
     def _begin(self, name: str) -> _Lane:
-        lane = _Lane(f"{self._name} {name}")
+        lane, handled = _Lane(f"{self._name} {name}"), sys.exception()
         try:
             lane.thread.start()
             self._begun.append(lane)
@@ -62,8 +63,9 @@ class Workers:
             self._lanes.pop(name, None)
             if not isinstance(problem, RuntimeError):
                 raise
-            if problem.__context__ is not None and not isinstance(problem.__context__, Exception):
-                raise problem.__context__ from None  # an interrupt; its unwinding failed
+            came = problem.__context__
+            if came is not None and came is not handled and not isinstance(came, Exception):
+                raise came from None  # an interrupt; its unwinding failed
             if not self._lanes:
                 raise
             # The process may have no more of them; what was asked for must not be lost for that.

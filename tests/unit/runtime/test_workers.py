@@ -173,6 +173,23 @@ def test_an_interrupt_that_comes_out_of_a_start_as_another_error_is_one(monkeypa
     workers.close()
 
 
+def test_what_the_caller_handles_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands behind every error that is raised meanwhile."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    workers, done = Workers("w"), []
+    workers.submit("a", lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        workers.submit("b", lambda: done.append("shared"))
+    workers.close()
+    assert done == ["shared"]
+
+
 def test_who_closes_after_an_interrupted_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPython takes a thread whose `join` was interrupted for one that has ended."""
     workers, go_on = Workers("w"), threading.Event()
