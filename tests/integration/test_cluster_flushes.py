@@ -250,6 +250,7 @@ def test_a_disk_that_hangs_holds_up_nobody_while_a_cluster_is_closed(tmp_path: P
     producer.send("disk", "a")
     eventually(lambda: sum(gate.waiting.values()) == 3)
     gate.hangs = True  # for whoever asks
+    lives = [cluster._embedded.running[broker] for broker in (1, 2, 3)]
     end = cluster._embedded._flushing.end
 
     def end_and_send() -> None:
@@ -262,22 +263,10 @@ def test_a_disk_that_hangs_holds_up_nobody_while_a_cluster_is_closed(tmp_path: P
         cluster.close()
     with pytest.raises(replog.errors.Unavailable, match="2 records were sent"):
         producer.close()
-    assert values_of_cache(tmp_path, gate) == ["c"]
-
-
-def values_of_cache(folder: Path, gate: Gate) -> list[str]:
     gate.open.set()
-
-    def opened() -> replog.Cluster | None:
-        try:
-            return replog.Cluster(folder / "data").start()
-        except replog.errors.UsageError:
-            return None  # until the disks have ended their flushes
-
-    found: list[replog.Cluster] = []
-    eventually(lambda: bool(found) or bool((one := opened()) and not found.append(one)))  # type: ignore[func-returns-value]
-    with found[0] as cluster:
-        return values(cluster, "cache")
+    eventually(lambda: all(life.goes() for life in lives))
+    with replog.Cluster(tmp_path / "data") as again:
+        assert values(again, "cache") == ["c"]
 
 
 def test_what_an_interrupted_start_has_left_does_not_free_a_folder(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,8 +59,7 @@ LOUD: Final = frozenset(
 Heard = Callable[[FlushToken | BaseException], None]
 """Takes what became of a flush, from any thread: its token, or what it has raised."""
 Flusher = Callable[[Address, Flight, Heard], FlushToken | None]
-"""Runs the flush of an actor (at this address), and returns its token; or has it run elsewhere, and hands its token back later, from any
-thread, by the second function, or what the flush has raised."""
+"""Runs the flush of an actor (at this address), and returns its token; or has it run elsewhere, and tells later what became of it."""
 
 
 class Pump:
