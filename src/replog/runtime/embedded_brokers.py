@@ -267,9 +267,9 @@ class EmbeddedBrokers:
     def _start(self, broker_id: int) -> None:
         """Start a broker that does not run; if that fails, nothing of it is left open."""
         assert broker_id not in self.running
-        self._reopening.check_gone(broker_id)
         undoing, embedded = self._undoing, None
         undoing.undo(broker_id)  # what an interrupt has left of the last attempt
+        self._reopening.check_gone(broker_id)
         try:
             directory = self._directory(broker_id)
             undoing.later(broker_id, lambda: embedded or directory.close(clean=False))  # that of a life is closed by it alone
@@ -382,7 +382,7 @@ class EmbeddedBrokers:
                 self._take_leave(embedded)
             self._pump.repair_first(lambda: self._end(embedded, clean=clean, keep=clean))
             self.run()
-            embedded.wait_until_gone()
+            self._reopening.wait_until_gone(embedded)
 
     def _take_leave(self, embedded: EmbeddedBroker) -> None:
         """Have the controller move what the broker leads, if one answers in time."""

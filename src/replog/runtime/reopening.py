@@ -21,11 +21,17 @@ class Reopening:
         self.barred: set[int] = set()
         """Brokers that could not be opened only because somebody has their folder: perhaps what an exception still has in hand."""
         self._last: dict[int, EmbeddedBroker] = {}
-        """Of each broker."""
+        """Of each broker that runs, or whose last life is not gone."""
 
     def begins(self, life: EmbeddedBroker) -> None:
         """It is about to take part."""
         self._last[life.broker_id] = life
+
+    def wait_until_gone(self, life: EmbeddedBroker) -> None:
+        """It was stopped: let go of the lock until it is gone, for a moment."""
+        life.wait_until_gone()
+        if life.goes():
+            self._last.pop(life.broker_id, None)  # and of all that it knew
 
     @property
     def lingering(self) -> set[int]:
