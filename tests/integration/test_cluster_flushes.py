@@ -318,6 +318,16 @@ def test_who_asks_for_a_folder_lets_go_of_it_if_the_flush_could_not(tmp_path: Pa
         cluster.wait_until_in_sync(timeout_s=30)
 
 
+def test_a_broker_that_another_thread_starts_at_once(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The life that has begun meanwhile is not the one that is gone."""
+    with begun(tmp_path, gate) as cluster:
+        life = cluster._embedded.running[3]
+        wait = life.wait_until_gone
+        monkeypatch.setattr(life, "wait_until_gone", lambda: (wait(), cluster.start_broker(3)))
+        cluster.stop_broker(3)
+        assert cluster._embedded._reopening._last[3] is cluster._embedded.running[3]
+
+
 def test_a_broker_is_not_removed_while_its_disk_hangs(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     with begun(tmp_path, gate) as cluster:
         assert cluster.add_broker() == 4

@@ -26,7 +26,6 @@ from replog.runtime.store_sessions import StoreSessions
 
 __all__ = ["DISK_S", "EmbeddedBroker", "addresses_of"]
 
-
 DISK_S: Final = 30.0
 """A disk that takes longer for one flush is taken for one that hangs."""
 _GONE_S: Final = 5.0

@@ -30,8 +30,8 @@ class Reopening:
     def wait_until_gone(self, life: EmbeddedBroker) -> None:
         """It was stopped: let go of the lock until it is gone, for a moment."""
         life.wait_until_gone()
-        if life.goes():
-            self._last.pop(life.broker_id, None)  # and of all that it knew
+        if self._last.get(life.broker_id) is life and life.goes():  # another thread may have begun the next one meanwhile
+            del self._last[life.broker_id]  # and of all that it knew
 
     @property
     def lingering(self) -> set[int]:
