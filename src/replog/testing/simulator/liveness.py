@@ -68,9 +68,14 @@ class Promise(ABC):
     def keep(self, world: World) -> None:
         """Let time pass until nothing is missing; raise `Violation` if something still is at the limit."""
         self.begin(world)
-        end_ms = world.now_ms + self.limit_ms(world.plan.shape) + (_copying_ms(world) if self.copies else 0)
+        limit_ms = self.limit_ms(world.plan.shape)
+        begun_ms = world.now_ms + (max(map(_owed_ms, world.nodes.values())) if self.copies else 0)
+        end_ms = begun_ms + limit_ms
         patience_ms = EveryPartitionIsLed().limit_ms(world.plan.shape)
         while self._lacks(world):
+            if world.now_ms >= end_ms and self.copies:
+                # By what is there now: what clients had under way is appended only meanwhile.
+                end_ms = max(end_ms, begun_ms + limit_ms + _copying_ms(world))
             if world.now_ms >= end_ms and patience_ms and any(_unregistered(world)):
                 # A disk that turns out to be spoiled only now is replaced meanwhile, and its broker waits as L1 says: once more that time.
                 end_ms, patience_ms = world.now_ms + patience_ms, 0
@@ -100,6 +105,17 @@ def _copying_ms(world: World) -> int:
 def _size(copies: Iterable[Copy]) -> int:
     """Of the largest, also of those that no process has opened yet."""
     return max((sum(size for offset, size in copy.sizes if offset >= copy.start) for copy in copies), default=0)
+
+
+def _owed_ms(node: Node) -> int:
+    """So much virtual time passes until a broker that has fetched ahead of its limit for moves is even with it.
+
+    What it has fetched for a move that was given up counts as well, though that copy is gone.
+    """
+    if node.broker is None:
+        return 0
+    now_ms, free_ms = node.world.now_ms, node.broker._fetching._throttle._free_ms
+    return node.clock.delay_until(int(free_ms), now_ms) if free_ms > node.clock.now(now_ms) else 0
 
 
 def _unread(world: World) -> Iterator[str]:
