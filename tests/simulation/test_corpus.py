@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from replog.testing.simulator.corpus import Failure, add, from_json, load, replay_command, to_json, write
+from replog.testing.simulator.corpus import Failure, add, from_json, load, replay_command, seeds, to_json, write
 from replog.testing.simulator.minimise import fails
 from replog.testing.simulator.plan import Fault, Plan, Shape, draw
 
@@ -30,6 +30,13 @@ def test_what_failed_once_does_not_fail_again(file: Path) -> None:
 
 def test_there_is_a_corpus() -> None:
     assert len(FILES) >= 7
+
+
+def test_its_seeds_are_those_of_its_plans(tmp_path: Path) -> None:
+    assert seeds(tmp_path / "none") == frozenset()
+    for seed in (3, 5):
+        add(Failure(draw(seed), "S1", STORY), tmp_path)
+    assert seeds(tmp_path) == {3, 5}
 
 
 @pytest.mark.parametrize("seed", range(1, 30))

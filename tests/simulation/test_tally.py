@@ -177,6 +177,17 @@ def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
     assert any(line.split()[1:4] == ["violations", "1", "<="] and line.endswith("not yet") for line in tally.totals(lines, OTHER))
 
 
+def test_what_an_earlier_simulator_found_of_the_same_code_was_a_wrong_check_once_its_seed_is_replayed() -> None:
+    lines = [counts(1, 100, violated={"7": "L2", "9": "L8"}), counts(101, 100, simulator="s2", violated={"103": "S1"})]
+    told = tally.totals(lines, CODE, simulator="s2", replayed={7, 103})
+    wrong = "a wrong check of simulator s1: seed 7: L2"
+    assert [line for line in told if "seed" in line] == ["violated: seed 9: L8", "violated: seed 103: S1", wrong]
+    assert any(line.split()[1:4] == ["violations", "2", "<="] for line in told)
+    again = tally.totals([*lines, counts(1, 10, simulator="s0", violated={"7": "L2"})], CODE, simulator="s0", replayed={7, 103})
+    assert "violated: seed 7: L2" in again
+    assert wrong not in again
+
+
 def test_the_marks_that_are_expected_are_those_of_the_source() -> None:
     """Else one that is never hit would be missed by nobody."""
     folder = Path(tally.__file__).parent

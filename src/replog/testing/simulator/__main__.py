@@ -174,12 +174,16 @@ def _tally(words: list[str]) -> int:
     parser = _parser("tally", "What the ledger has counted for the present protocol code, against the bars, and for other code.")
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
     parser.add_argument("--fold", action="store_true", help="first join lines about consecutive seeds")
+    parser.add_argument(
+        "--corpus", type=Path, default=CORPUS, metavar="DIR", help=f"what failed once and is replayed, wrong checks as well ({CORPUS})"
+    )
     given = parser.parse_args(words)
     if not given.ledger.exists():
         raise FileNotFoundError(f"there is no ledger {given.ledger}")
     if given.fold:
         print(f"{tally.fold(given.ledger)} lines remain")
-    print("\n".join(tally.totals(tally.read(given.ledger), tally.code_version())))
+    versions = {"code": tally.code_version(), "simulator": tally.simulator_version()}
+    print("\n".join(tally.totals(tally.read(given.ledger), **versions, replayed=corpus.seeds(given.corpus))))
     return 0
 
 

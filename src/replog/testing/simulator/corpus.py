@@ -18,7 +18,7 @@ from attrs import frozen
 
 from replog.testing.simulator.plan import Plan
 
-__all__ = ["Failure", "add", "from_json", "load", "replay_command", "to_json", "write"]
+__all__ = ["Failure", "add", "from_json", "load", "replay_command", "seeds", "to_json", "write"]
 
 
 @frozen
@@ -101,6 +101,11 @@ def add(failure: Failure, folder: Path) -> Path:
         file = folder / f"{name}-{number}.json"
     file.write_text(to_json(failure), encoding="utf-8")
     return file
+
+
+def seeds(folder: Path) -> frozenset[int]:
+    """Those of all plans of a corpus; none if there is no such folder. Raises as `load`."""
+    return frozenset(load(file).plan.seed for file in folder.glob("*.json"))
 
 
 def replay_command(file: Path | str) -> str:
