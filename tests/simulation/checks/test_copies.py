@@ -10,6 +10,7 @@ from replog.log.memory import MemoryLog
 from replog.model import PartitionId
 from replog.ports import Slice
 from replog.records import FRONT_BYTES, BadBatch, RecordBatch, read_header
+from replog.slices import MemorySlice
 from replog.testing.simulator.invariants import EpochTablesFollow, FollowersBelieveCommitted, LogsAreDense, LogsMatch, OffsetsAreInOrder
 from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Ledger, header_at
 
@@ -165,6 +166,36 @@ def test_an_error_of_the_disk_is_nobodys_fault_and_passes() -> None:
     corrupt.error = LogCorrupt("bytes that are not a batch")
     corrupt.append(stamped(0, 3))
     violates("S16", Copy(1).follow, corrupt)  # nobody has touched its disk
+
+
+def test_what_cannot_be_read_on_is_tried_by_one_batch_and_not_by_all_behind_it() -> None:
+    """Each look at a copy is such a try: a log of thousands of segments behind a spoiled batch would be read whole each time."""
+    log, copy = Spoiled(PID), Copy(1)
+    for base in range(50):
+        log.append(stamped(base, 3))
+    copy.suspect = True
+    for tries, spoils in enumerate((True, True, True, False)):
+        log.spoils = spoils
+        given, log.given = log.given, 0
+        copy.follow(log)
+        assert copy.unreadable == spoils
+        assert tries < 2 or given == 1
+    assert (copy.end, log.given) == (50, 1 + 49)
+
+
+class Spoiled(MemoryLog):
+    """Its first batch has other bytes on the disk."""
+
+    spoils = True
+    given = 0
+    """Batches that were handed out."""
+
+    def read(self, offset: int, limit: int, max_bytes: int) -> list[Slice]:
+        found = super().read(offset, limit, max_bytes)
+        self.given += sum(piece.end_offset - piece.base_offset for piece in found)
+        if self.spoils and offset == 0:
+            return [MemorySlice(0, 1, bytes(200)), *found]
+        return found
 
 
 class Failing(MemoryLog):

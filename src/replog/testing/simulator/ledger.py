@@ -273,7 +273,8 @@ class Copy:
     def _read(self, log: Log, batch: Callable[[Copy, BatchHeader], None]) -> None:
         try:
             while self.end < log.end_offset:
-                slices = log.read(self.end, log.end_offset, 1 << 24)
+                # What could not be read the last time is tried by a single batch: behind it there may be thousands of segments, each look.
+                slices = log.read(self.end, log.end_offset, 1 if self.unreadable else 1 << 24)
                 if not slices and self.suspect:
                     self.unreadable = True
                     return
@@ -284,7 +285,7 @@ class Copy:
                         self.take(piece.view(), batch)
                     finally:
                         piece.release()
-            self.unreadable = False
+                self.unreadable = False
         except (LogCorrupt, LogDamaged, BadBatch, OSError) as problem:
             if not self.suspect and isinstance(problem, LogCorrupt | BadBatch):
                 raise Violation("S16", f"broker {self.broker} cannot read its copy at {self.end}: {problem}") from problem
