@@ -8,7 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from replog.testing.simulator.corpus import Failure, add, from_json, load, replay_command, seeds, to_json, write
+from replog.testing.simulator.corpus import Failure, add, from_json, load, replay_command, to_json, write, wrong_checks
+from replog.testing.simulator.directions import draw_directed
 from replog.testing.simulator.minimise import fails
 from replog.testing.simulator.plan import Fault, Plan, Shape, draw
 
@@ -32,17 +33,20 @@ def test_there_is_a_corpus() -> None:
     assert len(FILES) >= 7
 
 
-def test_its_seeds_are_those_of_its_plans(tmp_path: Path) -> None:
-    assert seeds(tmp_path / "none") == frozenset()
-    for seed in (3, 5):
-        add(Failure(draw(seed), "S1", STORY), tmp_path)
-    assert seeds(tmp_path) == {3, 5}
+def test_it_says_what_was_a_mistake_of_which_simulator(tmp_path: Path) -> None:
+    assert wrong_checks(tmp_path / "none") == frozenset()
+    add(Failure(draw(3), "S1", STORY), tmp_path)
+    add(Failure(draw(5), "L2", STORY, wrong_check="s1"), tmp_path)
+    add(Failure(draw_directed(5, "long"), "L2", STORY, "s2", direction="long"), tmp_path)
+    assert wrong_checks(tmp_path) == {(5, "", "L2", "s1"), (5, "long", "L2", "s2")}
 
 
 @pytest.mark.parametrize("seed", range(1, 30))
 def test_a_plan_survives_a_file(seed: int) -> None:
     failure = Failure(draw(seed), "S1", STORY)
     assert from_json(to_json(failure)) == failure
+    wrong = attrs.evolve(failure, wrong_check="s1", direction="long")
+    assert from_json(to_json(wrong)) == wrong
 
 
 def test_every_field_is_written_out() -> None:

@@ -177,15 +177,41 @@ def test_totals_are_of_the_present_code_and_say_what_belongs_to_which() -> None:
     assert any(line.split()[1:4] == ["violations", "1", "<="] and line.endswith("not yet") for line in tally.totals(lines, OTHER))
 
 
-def test_what_an_earlier_simulator_found_of_the_same_code_was_a_wrong_check_once_its_seed_is_replayed() -> None:
-    lines = [counts(1, 100, violated={"7": "L2", "9": "L8"}), counts(101, 100, simulator="s2", violated={"103": "S1"})]
-    told = tally.totals(lines, CODE, simulator="s2", replayed={7, 103})
+def test_a_wrong_check_that_a_person_has_named_is_told_and_not_counted() -> None:
+    lines = [
+        counts(1, 100, violated={"7": "L2", "9": "L8"}),
+        counts(1, 10, violated={"7": "L2"}, direction="power-all"),
+        counts(1, 10, simulator="s2", violated={"7": "L2"}),
+        counts(101, 100, simulator="s2", violated={"103": "S1"}),
+    ]
+
+    def told(*wrong_checks: tuple[int, str, str, str]) -> list[str]:
+        summary = tally.totals(lines, CODE, wrong_checks=wrong_checks)
+        return [line for line in summary if "seed " in line or line.startswith("R01  violations")]
+
+    every = ["violated: seed 7: L2", "violated: seed 7 of power-all: L2", "violated: seed 9: L8", "violated: seed 103: S1"]
     wrong = "a wrong check of simulator s1: seed 7: L2"
-    assert [line for line in told if "seed" in line] == ["violated: seed 9: L8", "violated: seed 103: S1", wrong]
-    assert any(line.split()[1:4] == ["violations", "2", "<="] for line in told)
-    again = tally.totals([*lines, counts(1, 10, simulator="s0", violated={"7": "L2"})], CODE, simulator="s0", replayed={7, 103})
-    assert "violated: seed 7: L2" in again
-    assert wrong not in again
+    assert told()[1:] == every
+    assert told()[0].split()[2] == "4"
+    assert told((7, "", "L2", "s1"))[1:] == [*every, wrong], "another simulator has found it as well"
+    both = told((7, "", "L2", "s1"), (7, "", "L2", "s2"))
+    assert both[1:] == [*every[1:], wrong, wrong.replace("s1", "s2")]
+    assert both[0].split()[2] == "3"
+    for other in ((7, "", "L8", "s1"), (7, "power-some", "L2", "s1"), (8, "", "L2", "s1"), (9, "", "L8", "s2")):
+        assert told(other)[1:] == every
+    assert "violated: seed 7 of power-all: L2" not in told((7, "power-all", "L2", "s1"))
+
+
+def test_a_seed_that_violates_two_things_hides_neither(tmp_path: Path) -> None:
+    """It does not give the same run twice, and that is worse than either."""
+    lines = [counts(1, 100, violated={"7": "L2"}), counts(1, 50, violated={"7": "S3"}), counts(101, 50, violated={"103": "S1"})]
+    file = tmp_path / "ledger.jsonl"
+    for line in lines:
+        tally.append(file, line)
+    assert tally.fold(file) == 1
+    assert tally.read(file)[0].violated == {"7": "L2 and S3", "103": "S1"}
+    for batches in (lines, tally.read(file)):
+        assert "violated: seed 7: L2 and S3" in tally.totals(batches, CODE, wrong_checks={(7, "", "L2", "s1")})
 
 
 def test_the_marks_that_are_expected_are_those_of_the_source() -> None:

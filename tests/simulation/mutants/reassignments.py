@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.simulation.mutants.entry import Mutant, Patch
 from tests.simulation.mutants.followers import SAFETY
 
+from replog.broker.throttle import Throttle
 from replog.controller import moves, reassign, removal, rows
 from replog.controller.changes import Topic
 from replog.controller.cluster import Cluster
+from replog.partition.partition import Partition
+from replog.ports import Slice
+from replog.testing.simulator.limits import Limits
 
 __all__ = ["MUTANTS"]
 
@@ -56,7 +61,23 @@ def keeps_the_epoch(patch: Patch) -> None:
     patch.setattr(moves, "_led", mutant)
 
 
+def charges_too_much(patch: Patch) -> None:
+    """What a move brings is paid for thirty times."""
+    pause = Throttle.pause_until_ms
+
+    def mutant(self: Throttle, partition: Partition, fetched: Sequence[Slice], now_ms: int) -> int:
+        rate = self._bytes_per_s
+        self._bytes_per_s = rate // 30
+        try:
+            return pause(self, partition, fetched, now_ms)
+        finally:
+            self._bytes_per_s = rate
+
+    patch.setattr(Throttle, "pause_until_ms", mutant)
+
+
 _MOVES = {"workloads": ("append", "follow", "reassign"), "brokers": 5, "replicas": 3, "min_isr": 2}
+_SLOW_MOVES = {"workloads": ("append", "reassign"), "brokers": 3, "replicas": 2, "limits": Limits(reassignment_bytes_per_s=2_000)}
 
 def outlives_its_topic(patch: Patch) -> None:
     """A wish is about whatever topic has the name in its path."""
@@ -92,5 +113,10 @@ MUTANTS = (
     Mutant(
         "X118", "a wish moves the next topic of its name", "own", outlives_its_topic,
         tests=("tests/unit/controller/test_next_topic.py::test_a_wish_that_names_no_topic_is_about_the_one_that_was_there",),
+    ),
+    Mutant(
+        "X128", "a move is held back for longer than its limit says", "KIP-73", charges_too_much,
+        ("L2", "L3", "L6", "L8"), {"only": ("kill", "pause"), **_SLOW_MOVES},
+        tests=("tests/unit/broker/test_throttle.py::test_bytes_that_have_come_are_paid_for_by_all_that_joins",),
     ),
 )

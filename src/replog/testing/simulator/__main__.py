@@ -175,15 +175,15 @@ def _tally(words: list[str]) -> int:
     parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help=f"({LEDGER})")
     parser.add_argument("--fold", action="store_true", help="first join lines about consecutive seeds")
     parser.add_argument(
-        "--corpus", type=Path, default=CORPUS, metavar="DIR", help=f"what failed once and is replayed, wrong checks as well ({CORPUS})"
+        "--corpus", type=Path, default=CORPUS, metavar="DIR", help=f"says which findings were wrong checks ({CORPUS})"
     )
     given = parser.parse_args(words)
     if not given.ledger.exists():
         raise FileNotFoundError(f"there is no ledger {given.ledger}")
     if given.fold:
         print(f"{tally.fold(given.ledger)} lines remain")
-    versions = {"code": tally.code_version(), "simulator": tally.simulator_version()}
-    print("\n".join(tally.totals(tally.read(given.ledger), **versions, replayed=corpus.seeds(given.corpus))))
+    batches, wrong_checks = tally.read(given.ledger), corpus.wrong_checks(given.corpus)
+    print("\n".join(tally.totals(batches, tally.code_version(), wrong_checks=wrong_checks)))
     return 0
 
 

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from replog.testing.simulator.plan import Plan
 
-__all__ = ["Failure", "add", "from_json", "load", "replay_command", "seeds", "to_json", "write"]
+__all__ = ["Failure", "add", "from_json", "load", "replay_command", "to_json", "write", "wrong_checks"]
 
 
 @frozen
@@ -30,6 +30,15 @@ class Failure:
     """The name of the invariant that spoke first; empty if nobody has said so yet."""
     story: str = ""
     """What was wrong, in one sentence."""
+    wrong_check: str = ""
+    """If it was a check of the simulator, and not the code that it checks: the version of that simulator, as a ledger has it."""
+    direction: str = ""
+    """The series (`directions`) whose seed the plan was drawn for."""
+
+    @property
+    def found(self) -> tuple[int, str, str, str]:
+        """As a ledger tells of it: seed, direction, invariant, simulator."""
+        return self.plan.seed, self.direction, self.invariant, self.wrong_check
 
 
 def to_json(failure: Failure) -> str:
@@ -40,6 +49,7 @@ def to_json(failure: Failure) -> str:
         "{",
         f' "story": {json.dumps(failure.story)},',
         f' "invariant": {json.dumps(failure.invariant)},',
+        *(f' "{name}": {json.dumps(value)},' for name in ("wrong_check", "direction") if (value := getattr(failure, name))),
         ' "plan": {',
         f'  "seed": {plan.seed},',
         f'  "shape": {json.dumps(attrs.asdict(plan.shape))},',
@@ -103,9 +113,11 @@ def add(failure: Failure, folder: Path) -> Path:
     return file
 
 
-def seeds(folder: Path) -> frozenset[int]:
-    """Those of all plans of a corpus; none if there is no such folder. Raises as `load`."""
-    return frozenset(load(file).plan.seed for file in folder.glob("*.json"))
+def wrong_checks(folder: Path) -> frozenset[tuple[int, str, str, str]]:
+    """What simulators have found that was their own mistake (`Failure.found`), as a corpus says; none if there is no such folder. Raises as
+    `load`."""
+    failures = [load(file) for file in folder.glob("*.json")]
+    return frozenset(one.found for one in failures if one.wrong_check)
 
 
 def replay_command(file: Path | str) -> str:

@@ -19,7 +19,8 @@ from replog.model import PartitionId
 from replog.partition.isr import Committed
 from replog.partition.partition import Partition
 from replog.testing.simulator.clients import TOPIC
-from replog.testing.simulator.ledger import Copy, Ledger, Violation
+from replog.testing.simulator.copying import Patience
+from replog.testing.simulator.ledger import Ledger, Violation
 from replog.testing.simulator.spoiled import bytes_of, is_spoiled
 from replog.testing.simulator.waiting import waits_rightly
 
@@ -68,14 +69,13 @@ class Promise(ABC):
     def keep(self, world: World) -> None:
         """Let time pass until nothing is missing; raise `Violation` if something still is at the limit."""
         self.begin(world)
-        limit_ms = self.limit_ms(world.plan.shape)
-        begun_ms = world.now_ms + (max(map(_owed_ms, world.nodes.values())) if self.copies else 0)
+        begun_ms, limit_ms = world.now_ms, self.limit_ms(world.plan.shape)
         end_ms = begun_ms + limit_ms
-        patience_ms = EveryPartitionIsLed().limit_ms(world.plan.shape)
+        patience, patience_ms = Patience(world) if self.copies else None, EveryPartitionIsLed().limit_ms(world.plan.shape)
         while self._lacks(world):
-            if world.now_ms >= end_ms and self.copies:
-                # By what is there now: what clients had under way is appended only meanwhile.
-                end_ms = max(end_ms, begun_ms + limit_ms + _copying_ms(world))
+            if patience is not None:
+                patience.look(world)
+                end_ms = max(end_ms, begun_ms + limit_ms + patience.ms)
             if world.now_ms >= end_ms and patience_ms and any(_unregistered(world)):
                 # A disk that turns out to be spoiled only now is replaced meanwhile, and its broker waits as L1 says: once more that time.
                 end_ms, patience_ms = world.now_ms + patience_ms, 0
@@ -86,36 +86,6 @@ class Promise(ABC):
 
     def _lacks(self, world: World) -> bool:
         return next(self.missing(world), None) is not None
-
-
-def _copying_ms(world: World) -> int:
-    """What it may take to copy the largest log, one fetch after the other, if each brings half of what it may.
-
-    Where all that a fetch brings is little, and where moves are slow or few at a time, each log waits for all the others.
-    """
-    shape, limits = world.plan.shape, world.plan.shape.limits
-    in_turn = limits.fetch_bytes_max or limits.slice_partitions_max or limits.reassignments_max or limits.reassignment_bytes_per_s
-    sizes = [_size(world.checks.copies(identity).values()) for identity in world.checks.ledgers]
-    size = sum(sizes) if in_turn else max(sizes, default=0)
-    fetches = 2 * size // min(shape.fetch_partition_bytes, world.config.fetch_bytes_max)
-    slow_ms = int(size * 1_000 * (1 + 2 * shape.drift)) // limits.reassignment_bytes_per_s if limits.reassignment_bytes_per_s else 0
-    return fetches * (4 * shape.delay_ms + 2) + slow_ms
-
-
-def _size(copies: Iterable[Copy]) -> int:
-    """Of the largest, also of those that no process has opened yet."""
-    return max((sum(size for offset, size in copy.sizes if offset >= copy.start) for copy in copies), default=0)
-
-
-def _owed_ms(node: Node) -> int:
-    """So much virtual time passes until a broker that has fetched ahead of its limit for moves is even with it.
-
-    What it has fetched for a move that was given up counts as well, though that copy is gone.
-    """
-    if node.broker is None:
-        return 0
-    now_ms, free_ms = node.world.now_ms, node.broker._fetching._throttle._free_ms
-    return node.clock.delay_until(int(free_ms), now_ms) if free_ms > node.clock.now(now_ms) else 0
 
 
 def _unread(world: World) -> Iterator[str]:
@@ -157,7 +127,7 @@ class IsrsAreFull(Promise):
     """Every assigned replica that lives is in the stored ISR, nothing is recovering, and the leader knows it: within the lag limit and ten
     seconds.
 
-    Copying is on top of that (`_copying_ms`), which RELIABILITY leaves out: a link of 50 ms carries one fetch of a kilobyte at a time.
+    Copying is on top of that (`copying`), which RELIABILITY leaves out: a link of 50 ms carries one fetch of a kilobyte at a time.
     """
 
     name = "L2"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,8 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {
 }
 
 
+Found = tuple[int, str, str, str]
+"""Seed, direction, invariant, simulator."""
 _BEGINNING: Final = b'{"code":'
 """Of every line."""
 
@@ -219,22 +221,27 @@ def counted(batches: Iterable[Batch]) -> list[Batch]:
         if last is None or last.series != batch.series or last.end <= batch.first:
             kept.append(batch)
         elif batch.violated:
-            kept[-1] = attrs.evolve(last, violated=last.violated | batch.violated)
+            kept[-1] = attrs.evolve(last, violated=_all_of(last.violated, batch.violated))
     return kept
 
 
-def totals(batches: Sequence[Batch], code: str, *, simulator: str = "", replayed: Collection[int] = ()) -> list[str]:
+def _all_of(violated: Mapping[str, str], further: Mapping[str, str]) -> dict[str, str]:
+    """Of two batches. A seed that violates one thing and then another does not give the same run twice: neither hides the other."""
+    differing = {seed: f"{violated[seed]} and {name}" for seed, name in further.items() if violated.get(seed, name) != name}
+    return {**violated, **further, **differing}
+
+
+def totals(batches: Sequence[Batch], code: str, *, wrong_checks: Collection[Found] = ()) -> list[str]:
     """The summary, in lines: the bars for one version of the protocol code, its marks, and how much belongs to which version.
 
-    `replayed` are the seeds that the corpus replays. What an earlier simulator than `simulator` found in one of them was a wrong check:
-    no line of the protocol has changed since, and it is not found any more.
+    `wrong_checks`: what turned out to be a mistake of the simulator that found it. It is told, and not counted.
     """
     kept = counted(batches)
     counting = [batch for batch in kept if batch.code == code]
     mine = _sum(counting)
-    found = {(int(seed), invariant, batch.simulator) for batch in counting for seed, invariant in batch.violated.items()}
-    violated = {(seed, invariant) for seed, invariant, by in found if by == simulator or seed not in replayed}
-    wrong = sorted(one for one in found if one[:2] not in violated)
+    found = {(int(seed), one.direction, invariant, one.simulator) for one in counting for seed, invariant in one.violated.items()}
+    violated = {one[:3] for one in found if one not in wrong_checks}
+    wrong = sorted(found.intersection(wrong_checks))
     hours, cpu_s = mine.virtual_ms / 3_600_000, max(mine.cpu_ms, 1) / 1_000
     marks = dict.fromkeys(EXPECTED, 0) | mine.marks
     rare = [name for name, hits in marks.items() if hits < HITS_WANTED]
@@ -251,8 +258,8 @@ def totals(batches: Sequence[Batch], code: str, *, simulator: str = "", replayed
         _Bar("R09", "marks with fewer hits", len(rare), 0, at_most=True),
     ]
     lines = [f"protocol code {code}", *map(str, bars)]
-    lines += [f"violated: seed {seed}: {invariant}" for seed, invariant in sorted(violated)]
-    lines += [f"a wrong check of simulator {by}: seed {seed}: {invariant}" for seed, invariant, by in wrong]
+    lines += [f"violated: {_seed(seed, direction)}: {invariant}" for seed, direction, invariant in sorted(violated)]
+    lines += [f"a wrong check of simulator {by}: {_seed(seed, direction)}: {invariant}" for seed, direction, invariant, by in wrong]
     lines += ["marks:", *(f"  {hits:>12,} {name}{'   rare' if name in rare else ''}" for name, hits in sorted(marks.items()))]
     lines.append("by code and simulator:")
     for versions in sorted({(batch.code, batch.simulator) for batch in kept}, key=lambda one: (one[0] != code, one)):
@@ -263,6 +270,10 @@ def totals(batches: Sequence[Batch], code: str, *, simulator: str = "", replayed
     if len(kept) < len(batches):
         lines.append(f"{len(batches) - len(kept)} batches are not counted: their seeds were run before with the same code and simulator")
     return lines
+
+
+def _seed(seed: int, direction: str) -> str:
+    return f"seed {seed} of {direction}" if direction else f"seed {seed}"
 
 
 def _sum(batches: Iterable[Batch]) -> Batch:

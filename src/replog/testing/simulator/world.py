@@ -18,6 +18,7 @@ from replog.ports import Event, MemorySlice, Slice
 from replog.testing.history.recorder import History
 from replog.testing.simulator.checks import Checks
 from replog.testing.simulator.clients import TOPIC, SimulatedClient
+from replog.testing.simulator.copying import Moved
 from replog.testing.simulator.ledger import Ledger, Violation
 from replog.testing.simulator.marks import Marks
 from replog.testing.simulator.nemesis import Nemesis
@@ -71,6 +72,7 @@ class World:
         self.network = Network(plan.shape, stream(plan.seed, "network"))
         self._dials = stream(plan.seed, "dials")
         self.checks = Checks(self)
+        self.moved = Moved(plan.shape) if plan.shape.limits.reassignment_bytes_per_s else None
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(1, plan.shape.brokers + 1)}
         self.clients = {("client", n): SimulatedClient(self, n) for n in range(1, plan.shape.clients + 1)}
         self.nemesis = Nemesis(self)
@@ -171,6 +173,8 @@ class World:
         """The store has committed a transaction."""
         self.wishes.applied(ops, self.plan.shape.brokers)
         self.checks.applied(ops)
+        if self.moved is not None:
+            self.moved.stored(self.checks.ledgers)
 
     def _staying(self, controller: Address) -> frozenset[tuple[int, int]] | None:
         """The brokers on which a controller in office would put new copies, each with its broker epoch."""
@@ -229,6 +233,8 @@ class World:
 
     def _arrive(self, target: SimulatedClient | Node, life: int, link: int, to: Address, sender: Address, message: Any) -> None:
         if link == self.network.link_life(sender, to):
+            if self.moved is not None and type(to) is int and type(message) is Fetched:
+                self.moved.arrived(to, message, self.now_ms)
             target.deliver(life, to, sender, message)
 
     # ---------------------------------------------------------------------------------------------------------- faults
