@@ -9,7 +9,7 @@ from replog.cli.context import Context
 from replog.cli.exits import BAD, OK
 from replog.client.view import View
 from replog.errors import Unavailable
-from replog.status.acting import why_no_controller
+from replog.status.acting import look
 
 __all__ = ["controller", "seat_of"]
 
@@ -36,8 +36,8 @@ def controller(context: Context) -> int:
     with context.client() as client:
         while True:
             try:
-                view = client._view(context.timeout_s)
-                seat = seat_of(view, why_no_controller(client, context.timeout_s))
+                seen = look(client, context.timeout_s)
+                seat = seat_of(seen.view, seen.no_controller)
             except Unavailable as nobody:
                 if every_s is None:
                     raise

@@ -10,7 +10,7 @@ from replog.cli.exits import BAD, OK, UNREACHABLE
 from replog.client.client import Client
 from replog.errors import Unavailable
 from replog.metrics.troubles import WRONG
-from replog.status.acting import MAY_HIDE, ask_controller
+from replog.status.acting import MAY_HIDE, look
 from replog.status.judging import judge, too_few, wrong_with_brokers
 
 __all__ = ["health"]
@@ -68,8 +68,8 @@ def _least(*limits_s: float | None) -> float | None:
 
 def _look(context: Context, client: Client, timeout_s: float | None, last: str = "") -> tuple[int, str]:
     """Ask, and show the answer if it is another one than `last`: (exit status, the answer)."""
-    view, (no_controller, may_hide) = client._view(timeout_s), ask_controller(client, timeout_s)
-    report = judge(view, context.arguments.brokers, no_controller=no_controller, may_hide=may_hide)
+    seen = look(client, timeout_s)
+    report = judge(seen.view, context.arguments.brokers, no_controller=seen.no_controller, may_hide=seen.may_hide)
     if str(report) != last:
         if context.output.is_json:
             context.output.json(report)

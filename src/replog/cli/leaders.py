@@ -15,7 +15,7 @@ from replog.client.vacancies import Vacancy
 from replog.client.view import View
 from replog.errors import Code, UnknownTopicOrPartition, UsageError
 from replog.metrics.troubles import WRONG, troubles
-from replog.status.acting import MAY_HIDE, ask_controller
+from replog.status.acting import MAY_HIDE, look
 
 __all__ = ["drain", "elect", "explain"]
 
@@ -129,8 +129,7 @@ def _explain_what_is_wrong(context: Context) -> int:
     """Those partitions that are not well or are moved, the worst first."""
     output, most = context.output, context.arguments.limit or _EXPLAINED_MAX
     with context.client() as client:
-        view = client._view(context.timeout_s)
-        no_controller, may_hide = ask_controller(client, context.timeout_s)
+        view, no_controller, may_hide = look(client, context.timeout_s)
         total = sum(len(topic.partitions) for topic in view.topics.values())
         wrong = sorted(_not_well(view))
         shown = {(topic, number): kinds for _, topic, number, kinds in wrong[:most]} if not no_controller else {}

@@ -10,7 +10,7 @@ from replog.cli.pages import all_of, check_counted, parsed
 from replog.errors import UsageError
 from replog.metrics.seen import seen
 from replog.metrics.text import prometheus_text
-from replog.status.acting import why_no_controller
+from replog.status.acting import look
 
 __all__ = ["metrics"]
 
@@ -23,8 +23,8 @@ def metrics(context: Context) -> int:
     if context.arguments.partitions:
         raise UsageError("--partitions goes with the URL of a status page: what is known of all brokers has no offsets")
     with context.client() as client:
-        view = client._view(context.timeout_s)
-        snapshot = seen(view, time.time_ns() // 1_000_000, is_led=not why_no_controller(client, context.timeout_s))
+        looked = look(client, context.timeout_s)
+        snapshot = seen(looked.view, time.time_ns() // 1_000_000, is_led=not looked.no_controller)
     if context.output.is_json:
         context.output.json(snapshot.to_dict())
     else:

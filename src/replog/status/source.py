@@ -16,7 +16,7 @@ from replog.errors import ReplogError, UsageError
 from replog.messages import PartitionView
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.troubles import WRONG
-from replog.status.acting import ask_controller
+from replog.status.acting import look
 from replog.status.judging import judge
 
 __all__ = ["PAGE_MAX", "Query", "Source"]
@@ -149,7 +149,7 @@ class Source:
     def _look(self) -> _Seen:
         """The cluster as it is; judged again only where something has changed."""
         client = self._asked()
-        view, (no_controller, may_hide) = client._view(_ASK_S), ask_controller(client, _ASK_S)
+        view, no_controller, may_hide = look(client, _ASK_S)
         with client._driver.lock:
             key = view.controller_epoch, view.version, view.serial, no_controller
             if self._seen is not None and self._seen.key == key:

@@ -7,11 +7,12 @@ import json
 
 import pytest
 from tests.unit.cli.conftest import Run, run_with
-from tests.unit.cli.test_health import Nobody, view
+from tests.unit.cli.test_health import Nobody, known, view
 
 import replog
 from replog.cli import main
 from replog.cli.controller import seat_of
+from replog.client.results import FeatureLevels
 from replog.errors import TimedOut
 
 
@@ -37,8 +38,9 @@ def test_no_controller_is_a_bad_answer() -> None:
         def _view(self, _timeout_s: float | None) -> object:
             return view(controller=-1)
 
-        def describe_features(self, *, timeout_s: float | None) -> None:
+        def describe_features(self, *, timeout_s: float | None) -> FeatureLevels:
             """Somebody has just been elected: the next look will see it."""
+            return known()
 
     told = run_with(Empty(), "controller")  # type: ignore[arg-type]
     assert (told.status, told.lines) == (1, ["no broker is the controller; the last epoch is 1"])
@@ -55,7 +57,8 @@ class Scripted:
     """A client that sees these one after the other; then somebody interrupts."""
 
     def __init__(self, *seen: object) -> None:
-        self.seen = list(seen)
+        self.seen = [one for each in seen for one in ([each] if isinstance(each, Exception) else [each, each])]
+        """Each look takes one view before the controller is asked, and one after that."""
 
     def _view(self, _timeout_s: float | None) -> object:
         if not self.seen:
@@ -65,8 +68,9 @@ class Scripted:
             raise one
         return one
 
-    def describe_features(self, *, timeout_s: float | None) -> None:
+    def describe_features(self, *, timeout_s: float | None) -> FeatureLevels:
         """Whoever it is answers."""
+        return known()
 
 
 def test_watching_tells_each_change_once(monkeypatch: pytest.MonkeyPatch) -> None:

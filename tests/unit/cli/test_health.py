@@ -10,6 +10,7 @@ from tests.unit.cli.conftest import Run, run_with
 
 import replog
 from replog.cli import main
+from replog.client.results import FeatureLevels
 from replog.client.view import View
 from replog.config import TopicConfig
 from replog.errors import TimedOut, rejection
@@ -28,6 +29,11 @@ def view(isr: tuple[int, ...] = ALL, *, leader: int | None = 1, there: tuple[int
     made = View()
     made.merge(ClusterView(1, 1, -1, controller, brokers, [topic], cluster_id="c"))
     return made
+
+
+def known(*brokers: int) -> FeatureLevels:
+    """What the controller answers that has these registered."""
+    return FeatureLevels("c", 1, {broker: (1, 1) for broker in brokers or ALL})
 
 
 @pytest.mark.parametrize(
@@ -121,8 +127,9 @@ class Nobody:
             raise self.problems.pop(0)
         return view()
 
-    def describe_features(self, *, timeout_s: float | None = None) -> None:
+    def describe_features(self, *, timeout_s: float | None = None) -> FeatureLevels:
         """It has a controller."""
+        return known()
 
 
 class Led:
@@ -134,11 +141,12 @@ class Led:
     def _view(self, _timeout_s: float | None) -> View:
         return view()
 
-    def describe_features(self, *, timeout_s: float | None = None) -> None:
+    def describe_features(self, *, timeout_s: float | None = None) -> FeatureLevels:
         assert timeout_s is not None
         assert timeout_s <= 5
         if self.problem is not None:
             raise self.problem
+        return known()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +188,7 @@ def test_watching_ends_when_it_is_healthy(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("replog.cli.health._EVERY_S", 0)
     nobody = Nobody(TimedOut("nobody there"), TimedOut("nobody there"))
     ran = run_with(nobody, "health", "--watch", "--exit-when-healthy")  # type: ignore[arg-type]
-    assert (ran.status, nobody.asked) == (0, 3)
+    assert (ran.status, nobody.asked) == (0, 4)
     assert ran.stderr == "replog: nobody answers: nobody there\n", "the same thing is told once"
     assert ran.lines[0] == "healthy: cluster c"
 
@@ -221,6 +229,9 @@ class Seen(Led):
 
     def _view(self, _timeout_s: float | None) -> View:
         return self.seen
+
+    def describe_features(self, *, timeout_s: float | None = None) -> FeatureLevels:
+        return known(*self.seen.brokers)
 
 
 def test_of_two_brokers_at_one_endpoint_only_one_is_reached() -> None:
