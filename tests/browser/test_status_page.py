@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ ROWS = "return [...document.querySelectorAll('.partition')].map(row => [row.data
 HEALTH = "return document.getElementById('health').textContent === arguments[0]"
 MARK = "return window.sameDocument === true"
 TAB = "\ue004"
+MOVES_HIDDEN = "return document.getElementById('moves').classList.contains('hidden')"
+COPIES = "[...document.querySelectorAll('.replica')].map(copy => copy.innerText.replaceAll('\\n', ' '))"
+WIDTH = "return document.documentElement.scrollWidth"
 
 Start = Callable[..., Browser]
 
@@ -97,13 +101,43 @@ def test_a_lost_broker_is_seen_without_a_reload(cluster: replog.Cluster, page: S
     assert one.logs() == []  # nothing that the page's policy has refused, and no error of its script
 
 
+def test_a_move_is_seen_on_its_way(browser: Start) -> None:
+    """Held back by its limit, so that there is something to see: which copy gets what, how much is left, and why it is not in sync."""
+    with ExitStack() as stack:
+        held_back = {"reassignment_bytes_per_s": 20_000, "fetch_partition_bytes_max": 2_048}
+        cluster = stack.enter_context(replog.Cluster(brokers=3, config=held_back))
+        cluster.create_topic("moved", assignment={0: [1, 2]}, min_isr=1)
+        for _ in range(200):
+            cluster.append("moved", 0, [os.urandom(1_000)])
+        page = stack.enter_context(cluster.serve_status())
+        one = browser(width=390, height=844)
+        one.open(page.url)
+        one.until(HEALTH, "healthy")
+        assert one.run(MOVES_HIDDEN)
+        cluster.reassign({("moved", 0): [1, 3]})
+        one.until("return (document.querySelector('#moves progress') || {value: 0}).value > 0")
+        assert "moved-0" in one.text("#moves")
+        assert "1, 2 \u2192 1, 3" in one.text("#moves")
+        assert "records left" in one.text("#moves")
+        (joins,) = one.run(f"return {COPIES}.filter(text => text.includes('joins'))")
+        assert joins.startswith("broker 3")
+        assert one.run("return document.querySelectorAll('.replica .because').length") == 1
+        assert one.run(WIDTH) <= 390
+        shot(one, "phone-move")
+
+        cluster.reassign({("moved", 0): None})
+        one.until(MOVES_HIDDEN)
+        assert one.run(f"return {COPIES}.filter(text => text.includes('joins')).length") == 0
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_phone_shows_it_without_scrolling_sideways(cluster: replog.Cluster, page: StatusServer, browser: Start, dark: bool) -> None:
     cluster.kill_broker(3)
     one = browser(width=390, height=844, dark=dark)
     one.open(page.url)
     one.until(HEALTH, "not healthy")
-    assert one.run("return document.documentElement.scrollWidth") <= 390
+    assert one.run(WIDTH) <= 390
+    assert one.run("return [...document.querySelectorAll('.replica .because')].map(why => why.innerText)") != []
     back = one.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, back.removeprefix("rgb(").removesuffix(")").split(","))) < 3 * 128) == dark
     shot(one, f"phone-{'dark' if dark else 'light'}")
