@@ -78,7 +78,8 @@ SPEAKS = (  # programs: they print
     "src/replog/testing/history/__main__.py",
     "src/replog/testing/simulator/__main__.py",
 )
-UNSAFE_MODULES = frozenset({"dill", "marshal", "pickle", "shelve"})
+UNSAFE_MODULES = frozenset({"cloudpickle", "dill", "marshal", "pickle", "shelve"})
+SHIPS = ("src/replog/spark/shipping.py", "tests/unit/spark/")  # what Spark's own driver pickles for its own workers anyway
 ANY_ORDER = frozenset({"all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum"})  # calls that a set's order cannot reach
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")
 VAGUE = ("Manager", "Util", "Utils", "Helper", "Helpers", "Impl")
@@ -283,11 +284,16 @@ def quiet(source: Source) -> Iterator[str]:
         if isinstance(node, ast.Attribute) and node.attr == "sleep" and source.path != SLEEPS:
             yield f"{node.lineno}: sleeps; use replog.testing.eventually"
     for line, module in imports(source.tree):
-        if module.split(".")[0] in UNSAFE_MODULES:
+        if UNSAFE_MODULES.intersection(module.split(".")):
             yield f"{line}: imports {module}"
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "time" and any(alias.name == "sleep" for alias in node.names):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.module == "time" and any(alias.name == "sleep" for alias in node.names):
             yield f"{node.lineno}: imports sleep; use replog.testing.eventually"
+        unsafe = sorted(UNSAFE_MODULES.intersection(alias.name for alias in node.names))
+        if unsafe and not source.path.startswith(SHIPS):
+            yield f"{node.lineno}: imports {', '.join(unsafe)} from {node.module}"
 
 
 def optional(source: Source) -> Iterator[str]:
@@ -344,6 +350,8 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (quiet, IN_MODEL, "print(1)", "log(1)"),
     (quiet, IN_MODEL, "eval('1')", "re.compile('1')"),
     (quiet, IN_MODEL, "import pickle", "import json"),
+    (quiet, IN_MODEL, "from pyspark import cloudpickle", "from pyspark import sql"),
+    (quiet, IN_MODEL, "import pyspark.cloudpickle", "import pyspark.sql"),
     (quiet, IN_TESTS, "time.sleep(1)", "eventually(f)"),
     (quiet, IN_TESTS, "from time import sleep", "from time import monotonic"),
     (optional, IN_MODEL, "from kazoo.client import KazooClient", "import attrs"),

@@ -224,8 +224,9 @@ def test_figures_are_seen() -> None:
 
 
 def commands(text: str) -> list[str]:
-    """Every command line of replog on a page: in blocks of shell, and inline."""
+    """Every command line of replog on a page: in blocks of shell, in lines that are set in, and inline."""
     lines = [line for kind, block in FENCED.findall(text) if kind in ("sh", "text") for line in block.splitlines()]
+    lines += [line for line in prose(text).splitlines() if line.startswith("    ")]
     shell = [piece.strip() for line in lines for piece in re.split(r"&&|\|\||[|;]|\buntil !", line)]
     said = [code.strip() for code in inline(text.replace("\\|", "|"))]
     return [one for one in (*shell, *said) if re.match(r"replog [a-z]", one)]
@@ -266,6 +267,10 @@ def wrong_command(line: str) -> str | None:
 def test_commands_that_are_not_there_are_seen(line: str, ok: bool) -> None:
     assert commands(f"`{line}`") == [line]
     assert (wrong_command(line) is None) is ok
+
+
+def test_commands_that_are_set_in_are_seen() -> None:
+    assert commands("So:\n\n    replog log repair data/b1\n\nand on.") == ["replog log repair data/b1"]
 
 
 @pytest.mark.parametrize("page", PAGES)
