@@ -9,12 +9,13 @@ from replog.client.results import BrokerDescription
 from replog.client.view import View
 from replog.metrics.troubles import WRONG, troubles
 
-__all__ = ["judge", "too_few", "wrong_with_brokers"]
+__all__ = ["judge", "shortened", "too_few", "wrong_with_brokers"]
 
 
 def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide: bool = False) -> dict[str, Any]:
     """What is well and what is not, as plain values: the JSON of the command. `reason` says in one line why it is not.
 
+    Of each kind of trouble it has the partitions that are in it, and how many they are (`leaderless` and `leaderless_total`).
     Healthy: a serving broker is the controller (and answers: `no_controller` says why it does not), at least `brokers_min` serve,
     every broker that should hold a copy is there, none is fenced, no two are at one endpoint, and every partition has a leader and
     all its replicas in sync. `may_hide`: of those that rules show to whoever asks.
@@ -61,7 +62,13 @@ def judge(view: View, brokers_min: int = 0, *, no_controller: str = "", may_hide
         "partitions": count,
         "may_hide_topics": may_hide,
         **found,
+        **{f"{kind}_total": len(places) for kind, places in found.items()},
     }
+
+
+def shortened(report: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """The same, with so many partitions of each kind at most: the totals still count all of them."""
+    return {**report, **{kind: report[kind][:most] for kind in WRONG}}
 
 
 def too_few(serving: int, brokers_min: int) -> list[str]:

@@ -17,7 +17,7 @@ from replog.messages import PartitionView
 from replog.metrics.snapshot import Snapshot
 from replog.metrics.troubles import WRONG
 from replog.status.acting import look
-from replog.status.judging import judge
+from replog.status.judging import judge, shortened
 
 __all__ = ["PAGE_MAX", "Query", "Source"]
 
@@ -156,9 +156,8 @@ class Source:
                 return self._seen
             copy = _copied(view)
         report = judge(copy, no_controller=no_controller, may_hide=may_hide)
-        short = {kind: report[kind][:_NAMED_MAX] for kind in WRONG} | {f"{kind}_total": len(report[kind]) for kind in WRONG}
         rows = sorted(_rows(copy, report), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
-        self._seen = _Seen(key, copy, report | short, rows)
+        self._seen = _Seen(key, copy, shortened(report, _NAMED_MAX), rows)
         return self._seen
 
     def _base(self) -> tuple[_Seen, dict[str, Any]]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import urllib.error
+import urllib.request
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -17,6 +21,7 @@ from replog.errors import TimedOut, rejection
 from replog.messages import ClusterView, PartitionView, TopicView
 from replog.model import BrokerInfo
 from replog.status.judging import judge
+from replog.testing.eventually import eventually
 
 ALL = (1, 2, 3)
 
@@ -112,6 +117,29 @@ def test_a_killed_broker_is_told(run: Run, cluster: replog.Cluster) -> None:
     cluster.start_broker(3)
     cluster.wait_until_in_sync()
     assert run("health").status == 0
+
+
+def told_by(page: str) -> dict[str, Any]:
+    """What /health of a status page says, whichever its status."""
+    try:
+        with urllib.request.urlopen(f"{page}health", timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as ill:
+        found = json.load(ill)
+    return found
+
+
+def test_the_status_page_says_the_same_with_fewer_names(run: Run, cluster: replog.Cluster) -> None:
+    cluster.create_topic("t", partitions=23, replication_factor=3)
+    with cluster.serve_status() as page:
+        assert told_by(page.url) == run("health", "--format", "json").json
+        cluster.kill_broker(3)
+        eventually(lambda: not told_by(page.url)["healthy"] and run("health").status == 1)
+        full = run("health", "--format", "json").json
+        short = eventually(lambda: None if (told := told_by(page.url))["under_replicated_total"] < 23 else told)
+    assert [full[f"{kind}_total"] for kind in ("under_replicated", "under_min_isr", "leaderless")] == [23, 0, 0]
+    assert [len(one["under_replicated"]) for one in (full, short)] == [23, 20]
+    assert short == full | {"under_replicated": full["under_replicated"][:20]}
 
 
 class Nobody:
