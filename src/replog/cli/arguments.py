@@ -14,6 +14,7 @@ from replog.errors import UsageError
 from replog.transport.tcp.endpoint import SCHEME, Endpoint, parse_endpoint
 
 __all__ = [
+    "ACKS",
     "acks",
     "broker_id",
     "count",
@@ -30,6 +31,8 @@ __all__ = [
     "store",
 ]
 
+ACKS: Final[tuple[Acks, ...]] = (0, 1, "all")
+"""Whose acknowledgement `produce` may wait for."""
 _BROKER_ID_MAX: Final = 2**31 - 1
 _DEMO_RECORDS_MAX: Final = 1_000_000
 _INTERVAL_S_MIN: Final = 0.1

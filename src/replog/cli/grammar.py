@@ -254,6 +254,7 @@ def _elect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("partitions", nargs="*", type=parse.filled, metavar="TOPIC[:N]", help="one partition, or all of a topic")
     which = "every partition that its preferred leader does not lead; with --unclean: that nobody leads"
     parser.add_argument("--all", action="store_true", help=which)
+    parser.add_argument("--preferred", action="store_true", help="the preferred leader, if it is in sync: what it does anyway")
     parser.add_argument("--to", type=parse.broker_id, metavar="BROKER", help="this one, if it is in sync, in place of the preferred leader")
     parser.add_argument("--unclean", action="store_true", help="where nobody leads: any live replica, although records may be lost")
     parser.add_argument("--yes", action="store_true", help="do not ask; --unclean takes this where no terminal is")
@@ -265,7 +266,8 @@ def _produce(parser: argparse.ArgumentParser) -> None:
     between = "what stands between key and value; without it there are no keys"
     parser.add_argument("-k", "-K", "--key-separator", type=parse.filled, metavar="TEXT", help=between)
     parser.add_argument("-p", "--partition", type=parse.number, metavar="N", help="default: by key, or in turn")
-    parser.add_argument("--acks", type=parse.acks, default="all", help="0, 1 or all (default: %(default)s)")
+    waits = "who has to have it before it counts as stored: nobody, the leader, or every replica in sync (default: %(default)s)"
+    parser.add_argument("--acks", type=parse.acks, choices=parse.ACKS, default="all", help=waits)
     parser.add_argument("--batch", type=parse.count, default=1_000, metavar="N", help="most lines in one go (default: %(default)s)")
 
 

@@ -60,6 +60,8 @@ def _check(context: Context) -> None:
     asked = context.arguments
     if bool(asked.partitions) == asked.all:
         raise UsageError("name the partitions (TOPIC, or TOPIC:NUMBER), or give --all")
+    if asked.preferred and (asked.to is not None or asked.unclean):
+        raise UsageError("--preferred elects preferred leaders: neither --to nor --unclean goes with it")
     if asked.to is not None and (asked.all or asked.unclean):
         raise UsageError("--to names who is to lead: neither --all nor --unclean goes with it")
     if asked.dry_run and not asked.unclean:

@@ -95,6 +95,11 @@ def test_what_every_command_takes_may_stand_on_either_side(words: list[str]) -> 
     assert (asked.bootstrap, asked.format, asked.timeout) == ("a:1", "json", 3.0)
 
 
+@pytest.mark.parametrize(("text", "acks"), [("0", 0), ("1", 1), ("all", "all"), ("-1", "all")])
+def test_acks(text: str, acks: object) -> None:
+    assert make_parser().parse_args(["produce", "t", "--acks", text]).acks == acks
+
+
 def test_defaults() -> None:
     asked = make_parser().parse_args(["topic", "list"])
     assert (asked.bootstrap, asked.format, asked.timeout) == (None, "table", None)
@@ -112,6 +117,7 @@ def test_defaults() -> None:
         (["topic", "list", "--fromat=json"], "did you mean '--format'?"),
         (["topic", "list", "x"], "replog topic list: error: unrecognized arguments: x\n"),
         (["topic", "list", "--format", "jsn"], "'jsn' is not one of table, json; did you mean 'json'?"),
+        (["produce", "t", "--acks", "al"], "--acks: 'al'; allowed are 0, 1, all"),
         (["topic", "lst"], "next: replog topic --help\n"),
         (["health", "--watch", "0"], "--watch: 0 s; allowed are 0.1 to 86400"),
         (["health", "--within", "0"], "--within: 0 s; allowed are 0.1 to 86400"),

@@ -43,6 +43,8 @@ def offered(*words: str) -> list[str]:
         (("broker", "--log-level", "w"), ["warning"]),
         (("broker", "dr"), ["drain"]),
         (("completion", "z"), ["zsh"]),
+        (("produce", "orders", "--acks", ""), ["0", "1", "all"]),
+        (("elect", "orders", "--pre"), ["--preferred"]),
         (("log", "verify", "data"), []),
         (("frobnicate", "read", "--off"), ["--offsets"]),
     ],

@@ -27,10 +27,11 @@ def away_and_back(cluster: replog.Cluster) -> None:
 @pytest.mark.usefixtures("topic")
 def test_elect(run: Run, cluster: replog.Cluster) -> None:
     away_and_back(cluster)
-    elected = run("elect", "t:0")
+    elected = run("elect", "t:0", "--preferred")
     assert (elected.status, elected.lines[1].split()) == (0, ["t", "0", "elected"])
     assert cluster.leader("t", 0) == 2
     assert run("elect", "t", "--format", "json").json[1]["result"] == "not needed"
+    assert run("elect", "t").stdout == run("elect", "t", "--preferred").stdout, "that is what it does anyway"
     nothing = run("elect", "--all")
     assert (nothing.status, nothing.stdout, nothing.stderr) == (0, "", "every partition is led by its preferred leader\n")
     cluster.kill_broker(2)
@@ -60,6 +61,9 @@ def test_elect_by_name(run: Run, cluster: replog.Cluster) -> None:
     (("elect", "t", "--all"), 2, "name the partitions"),
     (("elect", "--all", "--to", "1"), 2, "neither --all nor --unclean"),
     (("elect", "t", "--to", "1", "--unclean"), 2, "neither --all nor --unclean"),
+    (("elect", "t", "--preferred", "--to", "1"), 2, "neither --to nor --unclean goes with it"),
+    (("elect", "t", "--preferred", "--unclean", "--yes"), 2, "neither --to nor --unclean goes with it"),
+    (("elect", "--preferred"), 2, "name the partitions"),
     (("elect", "t", "--to", "x"), 2, "not a whole number"),
     (("elect", "t:x"), 2, "'x' is not the number"),
     (("elect", "t", "--dry-run"), 2, "it goes with --unclean"),
