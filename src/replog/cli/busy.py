@@ -7,6 +7,7 @@ from typing import Any, Final
 from replog.cli.asking import Pages
 from replog.cli.context import Context
 from replog.cli.exits import OK
+from replog.cli.output import Output
 from replog.cli.pages import Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.cli.side_by_side import described
@@ -109,18 +110,18 @@ def _show(context: Context, found: dict[str, Any]) -> None:
     topics, more = found["topics"][:room], len(found["topics"][room:]) if room is not None else 0
     measured = ("records/s", *(("bytes/s",) if with_bytes else ()), "uncommitted", "lag")
     if topics:
-        shown = [(row["topic"], row["partitions"], row["under_replicated"], *_measured(row, with_bytes)) for row in topics]
+        shown = [(row["topic"], row["partitions"], row["under_replicated"], *_measured(output, row, with_bytes)) for row in topics]
         output.table(("topic", "partitions", "under-repl.", *measured), shown)
         output.line(f"and {more} quieter topics\n" if more else "")
     keys = ("broker", "state", "leads", "replicas")
-    rows = [(*(row[key] for key in keys), *_measured(row, with_bytes)) for row in found["brokers"]]
+    rows = [(*(row[key] for key in keys), *_measured(output, row, with_bytes)) for row in found["brokers"]]
     output.table((*keys, *measured), rows)
     if not output.pretty and not context.arguments.once:
         output.line("")
 
 
-def _measured(row: dict[str, Any], with_bytes: bool) -> tuple[Any, ...]:
-    bytes_ = (_shown(row["bytes_per_s"]),) if with_bytes else ()
+def _measured(output: Output, row: dict[str, Any], with_bytes: bool) -> tuple[Any, ...]:
+    bytes_ = (output.units.size(row["bytes_per_s"]),) if with_bytes else ()
     return _shown(row["records_per_s"]), *bytes_, row["uncommitted"], row["lag_records"]
 
 

@@ -17,6 +17,7 @@ from replog.cli.grammar import Misspelt, check_broker, make_parser, wants_json
 from replog.cli.output import Output, OutputClosed, OutputFailed, buffered_stdout, lost, quieten
 from replog.cli.spoken import cannot, spoken
 from replog.cli.steps import next_step
+from replog.cli.units import Units
 from replog.client.client import Client
 from replog.errors import ReplogError, UsageError
 
@@ -37,7 +38,7 @@ def main(
     """
     parser = make_parser()
     words = (sys.argv[1:] if argv is None else list(argv)) or ["help"]
-    asked, wrong = argparse.Namespace(format="json" if wants_json(words) else "table"), None
+    asked, wrong = argparse.Namespace(format="json" if wants_json(words) else "table", raw=False), None
     try:
         asked = parser.parse_args(words)
         check_broker(asked)
@@ -53,7 +54,7 @@ def main(
         given = stdin or (opened.enter_context(open(os.devnull, "rb")) if sys.stdin is None else sys.stdin.buffer)
         out = stdout or (opened.enter_context(open(os.devnull, "wb")) if sys.stdout is None else buffered_stdout())
         told_on = stderr or sys.stderr or opened.enter_context(open(os.devnull, "w", encoding="utf-8"))
-        output = Output(out, told_on, asked.format, pretty=out.isatty())
+        output = Output(out, told_on, asked.format, pretty=out.isatty(), units=Units(asked.raw))
         context = Context(asked, output, given, client)
         opened.enter_context(context.at_end)
         try:

@@ -202,7 +202,7 @@ def verify_evidence(context: Context, evidence: Evidence) -> int:
     else:
         if found:
             head = ("log", "file", "bytes", "intact batches", "records", "offsets")
-            output.table(head, [(*_named(one), one.size, one.batches, one.records, _span(one)) for one in found])
+            output.table(head, [(*_named(one), output.units.size(one.size), one.batches, one.records, _span(one)) for one in found])
         tell_all(output, [*damages, *unread])
         _sum_up(context, evidence, found, unread)
     return BAD if damages or unread else OK

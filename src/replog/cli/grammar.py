@@ -20,6 +20,8 @@ from replog.security.settings import VARIABLE
 __all__ = ["Misspelt", "Parser", "check_broker", "make_parser", "wants_json"]
 
 _RAW: Final = argparse.RawDescriptionHelpFormatter
+_PLAIN: Final = "numbers of bytes and times as plain numbers (default: 1.5 KiB, 3 min 20 s)"
+"""What --raw means, unless the command says otherwise."""
 _WATCH: Final[dict[str, Any]] = {"nargs": "?", "type": parse.interval, "const": 1.0, "metavar": "SECONDS"}
 """An option that may say how much time is between two looks."""
 
@@ -84,13 +86,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="replog", description="A replicated log.", epilog=EXITS, formatter_class=_RAW, parents=[_common()], allow_abbrev=False
     )
-    parser.set_defaults(bootstrap=None, format="table", security=None, timeout=None)
+    parser.set_defaults(bootstrap=None, format="table", raw=False, security=None, timeout=None)
     parser.add_argument("--version", action="version", version=f"replog {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(group: Any, name: str, place: str, text: str) -> argparse.ArgumentParser:
+    def command(group: Any, name: str, place: str, text: str, raw: str = _PLAIN) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = group.add_parser(
-            name, parents=[_common()], help=text, description=text, epilog=EXITS, formatter_class=_RAW, allow_abbrev=False
+            name, parents=[_common(raw)], help=text, description=text, epilog=EXITS, formatter_class=_RAW, allow_abbrev=False
         )
         made.set_defaults(run=place, parser=made)
         return made
@@ -126,7 +128,7 @@ def make_parser() -> argparse.ArgumentParser:
     _reassign(noun("reassign", "move partitions to other brokers"))
     _elect(command(commands, "elect", "leaders:elect", "elect the preferred leaders of partitions, or others"))
     _produce(command(commands, "produce", "records:produce", "append a record for each line of stdin"))
-    _read(command(commands, "read", "records:read", "print records"))
+    _read(command(commands, "read", "records:read", "print records", "the bytes of values as they are, with nothing between records"))
     _log(noun("log", "look at a broker's files, and repair them"))
     _store(noun("store", "look at the metadata store, without writing"))
     cert = command(commands, "cert", "certificates:cert", "make certificates, and an authority for them")
@@ -146,12 +148,14 @@ def _health(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=parse.count, default=0, metavar="N", help="not healthy with fewer than N")
 
 
-def _common() -> argparse.ArgumentParser:
-    """What may stand before the command and behind it. Made anew each time: a parser's defaults would be those of all its users."""
+def _common(raw: str = _PLAIN) -> argparse.ArgumentParser:
+    """What may stand before the command and behind it; `raw`: what --raw means there. Made anew each time: a parser's defaults would be
+    those of all its users."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     whom = f"brokers to ask: tcp://HOST:PORT,HOST:PORT (default: ${BOOTSTRAP})"
     common.add_argument("-b", "--bootstrap", type=parse.filled, metavar="URLS", help=whom)
     common.add_argument("--format", choices=("table", "json"), help="for people or for programs (default: table)")
+    common.add_argument("--raw", action="store_true", help=raw)
     proof = f"a file that says how to prove who you are, and what brokers must prove (default: ${VARIABLE})"
     common.add_argument("--security", type=parse.filled, metavar="FILE", help=proof)
     patience = "for each question (default: 30; broker: no limit; top: 6 or the interval, unless --once)"
@@ -281,7 +285,6 @@ def _read(parser: argparse.ArgumentParser) -> None:
     ends.add_argument("-e", "--exit", action="store_true", help="end where the records end now: what it does unless it follows")
     parser.add_argument("-K", "--keys", action="store_true", help="print the key, and a tab, before the value")
     parser.add_argument("--offsets", action="store_true", help="print partition, tab, offset, tab first")
-    parser.add_argument("--raw", action="store_true", help="the bytes of values as they are, with nothing between records")
     printed = r"print records like this, and nothing else: '{partition} {offset} {key} {value}\n'; fields are " + ", ".join(FIELDS)
     parser.add_argument("--template", type=template, metavar="TEXT", help=printed)
     parser.add_argument("-c", "-n", "--count", type=parse.number, metavar="N", help="end after N records")
@@ -306,8 +309,7 @@ def _log(command: Callable[..., argparse.ArgumentParser]) -> None:
 def _store(command: Callable[..., argparse.ArgumentParser]) -> None:
     some = command("list", "stores:list_nodes", "the nodes below a path, with their values")
     some.add_argument("-r", "--recursive", action="store_true", help="and what is below them")
-    one = command("get", "stores:get", "one node, with its value")
-    one.add_argument("--raw", action="store_true", help="just the bytes of the value, as they are")
+    one = command("get", "stores:get", "one node, with its value", "just the bytes of the value, as they are")
     for parser, optional in ((some, True), (one, False)):
         more: dict[str, Any] = {"nargs": "?", "default": "/"} if optional else {}
         parser.add_argument("path", metavar="PATH", help="such as /brokers/ids" + (" (default: /)" if optional else ""), **more)

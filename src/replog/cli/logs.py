@@ -47,10 +47,9 @@ def verify(context: Context) -> int:
             "undecodable": [plain_undecodable(one) for one in strange],
         })
     else:
-        head = ("directory", "log", "segments", "start", "end", "bytes", "state")
+        head, size = ("directory", "log", "segments", "start", "end", "bytes", "state"), output.units.size
         rows = [
-            (place.path, report.copy.name, len(report.parts), report.start_offset, report.end_offset, report.size, report.state)
-            for place, report in reports
+            (at.path, one.copy.name, len(one.parts), one.start_offset, one.end_offset, size(one.size), one.state) for at, one in reports
         ]
         if rows:
             output.table(head, rows)
@@ -91,7 +90,7 @@ def _dump_one(context: Context, place: Place, copy: Copy) -> bool:
     changed: list[Damage] = []
     unread = list(report.unread)
     if not output.is_json:
-        output.line(f"{copy.name}: offsets {report.start_offset} to {report.end_offset}, {report.size} bytes, {copy.folder}")
+        output.line(f"{copy.name}: offsets {report.start_offset} to {report.end_offset}, {output.units.sized(report.size)}, {copy.folder}")
         if report.parts:
             output.line(columns(_HEAD, _WIDTHS))
     for part in report.parts:

@@ -22,10 +22,12 @@ from typing import Any, BinaryIO, Final, TextIO
 
 from attrs import define, field
 
+from replog.cli.units import Units
+
 __all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "lost", "quieten", "visible"]
 
 
-_NUMBER: Final = re.compile(r"-|[0-9.,]+")
+_NUMBER: Final = re.compile(r"-|[0-9.,]+( [KMGTPE]iB)?")
 _FOLDED: Final = 4
 """Columns that a column of text takes at least."""
 
@@ -48,6 +50,8 @@ class Output:
     """"table" or "json"."""
     pretty: bool = False
     """A person looks at stdout."""
+    units: Units = field(factory=Units)
+    """How numbers of bytes and times are written for people."""
     tell: Callable[[str], None] | None = field(default=None, init=False)
     """Takes lines for people in place of stderr, behind what it was given before; None: they are written to stderr."""
     is_live: bool = field(default=False, init=False)

@@ -15,7 +15,6 @@ __all__ = ["Progress", "shown_progress"]
 _SILENT_S: Final = 1.0
 """What is done by then shows nothing."""
 _EVERY_S: Final = 0.2
-_MIB: Final = 1 << 20
 
 
 class Progress:
@@ -36,8 +35,7 @@ class Progress:
         if now >= self._due:
             self._due = now + _EVERY_S
             share = min(1.0, self._done / self._total)  # what is read again counts again
-            of = f"{min(self._done, self._total) // _MIB} of {self._total // _MIB} MiB"
-            self._output.passing(f"{bar(share)}  {of}")
+            self._output.passing(f"{bar(share)}  {self._output.units.part(min(self._done, self._total), self._total)}")
             self._drawn = True
 
     def end(self) -> None:

@@ -166,7 +166,7 @@ def _show(context: Context, found: list[Reassignment]) -> None:
         context.output.line(NOTHING)
         return
     head = ("partition", "status", "target", "adding", "removing", "progress", "offsets", "bytes")
-    rows = [(f"{one.topic}-{one.partition}", _status(one), _goal(one), one.adding, one.removing, *_progress(one)) for one in found]
+    rows = [(f"{one.topic}-{one.partition}", _status(one), _goal(one), one.adding, one.removing, *_progress(context, one)) for one in found]
     moving = sum(one.status == "moving" for one in found)
     returning = sum(one.returning for one in found)
     back = f" ({returning} of them back)" if returning else ""
@@ -177,10 +177,10 @@ def _status(one: Reassignment) -> str:
     return "moving back" if one.returning else one.status
 
 
-def _progress(one: Reassignment) -> tuple[str, int | None, int | None]:
+def _progress(context: Context, one: Reassignment) -> tuple[str, int | None, str | None]:
     """A bar, and how many offsets and bytes are missing; nothing where no leader says it."""
     lacks = missing(one)
     if lacks is None:
         return "-", None, None
     share, offsets, size = lacks
-    return bar(share, _BAR), offsets, size
+    return bar(share, _BAR), offsets, context.output.units.size(size)

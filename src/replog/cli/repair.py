@@ -96,7 +96,7 @@ def _tell(output: Output, plan: Plan, evidence: str, copies: list[Copy], *, is_d
         output.line(f"{one.name}: {one.reason}")
         output.line(f"  {stays}  {_offsets(one.start, one.end)}")
         for cut in one.cuts:
-            output.line(f"  {goes}   {plan.path}/{cut.file}, bytes {cut.position} to {cut.size} ({cut.count})")
+            output.line(f"  {goes}   {plan.path}/{cut.file}, bytes {cut.position} to {cut.size} ({output.units.sized(cut.count)})")
         for index in one.indexes:
             output.line(f"  {goes}   {plan.path}/{index}, which is made anew when it is needed")
         for first, stop in one.unreadable:

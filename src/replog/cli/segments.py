@@ -78,7 +78,7 @@ class _Dump:
         verifier = Verifier(FS, copy.identity, BrokerConfig().index_interval_bytes, lambda header: None)
         stop = verifier.run(Segment(self.path, base), self.fd, self.size, -1)
         if not output.is_json:
-            output.line(f"{copy.name}: offsets {base} to {stop.offset}, {stop.position} of {self.size} bytes, {self.path}")
+            output.line(f"{copy.name}: offsets {base} to {stop.offset}, {output.units.part(stop.position, self.size)}, {self.path}")
             output.line(columns(_HEAD, _WIDTHS))
         if named is not None and named != base:
             self._tell(Damage(self.path, 0, f"it begins at offset {base}, and its name says {named}"))

@@ -125,8 +125,8 @@ def get(context: Context) -> int:
     elif output.is_json:
         output.json(plain)
     else:
-        ephemeral = ", ephemeral" if node.found.ephemeral else ""
-        output.line(f"{path}: version {node.found.version}, {len(node.found.value)} bytes, {node.children} nodes below{ephemeral}")
+        ephemeral, size = ", ephemeral" if node.found.ephemeral else "", output.units.sized(len(node.found.value))
+        output.line(f"{path}: version {node.found.version}, {size}, {node.children} nodes below{ephemeral}")
         if plain.get("value") is not None:
             output.line(json.dumps(plain["value"], indent=2, ensure_ascii=False))
         elif "value_base64" in plain:

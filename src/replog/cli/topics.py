@@ -108,7 +108,7 @@ def show(context: Context, topic: TopicDescription, *, of: int | None = None) ->
         (p.partition, p.leader, p.leader_epoch, p.placed, p.isr, p.elr, p.start_offset, p.high_watermark, p.end_offset)
         for p in topic.partitions
     ]
-    config = "".join(f", {key}={value}" for key, value in sorted(topic.config.items()))
+    config = "".join(f", {context.output.units.setting(key, value)}" for key, value in sorted(topic.config.items()))
     count = len(topic.partitions)
     total = count if of is None else of
     some = f"{count} of " if count < total else ""

@@ -102,6 +102,13 @@ def test_verify_says_what_is_there(evidence: Path) -> None:
         assert [(one["file"], one["position"]) for one in plain.json["damages"]] == [(files[0], 0)]
 
 
+def test_a_large_file_is_told_in_kib(evidence: Path) -> None:
+    file = Path(named(evidence)[1])
+    file.write_bytes(file.read_bytes() + b"?" * (3_072 - file.stat().st_size))
+    rows = [look("verify", evidence, *more).lines[2].split()[2:4] for more in ((), ("--raw",))]
+    assert rows == [["3", "KiB"], ["3072", "2"]]
+
+
 def test_what_lies_between_intact_batches_is_a_place_of_its_own(evidence: Path) -> None:
     files = named(evidence)
     whole = Path(files[1])

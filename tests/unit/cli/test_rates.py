@@ -156,18 +156,22 @@ def test_bytes_are_shown_of_pages(run: Run, cluster: replog.Cluster, monkeypatch
     cluster.create_topic("orders", assignment={0: [1, 2], 1: [2, 1]})
 
     def meanwhile(_self: Output, _seconds: float) -> None:
-        cluster.append("orders", 1, ["x" * 1_000])
+        cluster.append("orders", 1, ["x" * 1_000] * 1_000)
 
     monkeypatch.setattr(source, "FRESH_S", 0.0)
     with cluster.serve_status() as page:
         with monkeypatch.context() as patched:
             patched.setattr(Output, "rest", meanwhile)
             plain = run("top", page.url, "--once", "--interval", "0.1", "--format", "json").json
+            busy, numbers = (run("top", page.url, "--once", "--interval", "0.1", *raw).lines[1].split() for raw in ((), ("--raw",)))
         table = run("top", page.url, "--once", "--interval", "0.1")
         monkeypatch.setattr(source, "FRESH_S", 3_600.0)
         stale = run("top", page.url, "--once", "--interval", "0.1", "--format", "json").json
     assert plain["topics"][0]["bytes_per_s"] > 0
     assert {row["broker"]: row["bytes_per_s"] > 0 for row in plain["brokers"]} == {1: False, 2: True, 3: False}
+    assert busy[5] in ("KiB", "MiB", "GiB"), "a million bytes in less than a thousand seconds"
+    assert float(numbers[4]) > 1024
+    assert len(busy) == len(numbers) + 1
     assert table.lines[0].split() == ["topic", "partitions", "under-repl.", "records/s", "bytes/s", "uncommitted", "lag"]
     assert table.lines[1].split() == ["orders", "2", "0", "0.0", "0.0", "0", "0"]
     assert max(map(len, table.lines)) < 80

@@ -14,7 +14,7 @@ from replog.cli import main
 def test_create_describe_list_delete(run: Run) -> None:
     made = run("topic", "create", "orders", "-p", "2", "-r", "3", "-c", "min_isr=2", "-c", "retention_ms=60000")
     assert made.status == 0
-    assert made.lines[0] == "orders (2 partitions, min_isr=2, retention_ms=60000)"
+    assert made.lines[0] == "orders (2 partitions, min_isr=2, retention_ms=60000 (1 min))"
     assert made.lines[1].split() == ["partition", "leader", "epoch", "replicas", "ISR", "ELR", "start", "HW", "LEO"]
     assert made.lines[2].split() == ["0", "1", "0", "1,2,3", "1,2,3", "-", "0", "0", "0"]
     assert run("topic", "describe", "orders").stdout == made.stdout
