@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from replog.cli.context import Context
+from replog.cli.pace import Pace
+from replog.cli.units import Units
 from replog.client.client import Client
 from replog.client.reassigning import Reassignment
 
@@ -19,27 +23,60 @@ _WIDTHS: Final = (10, 60)
 """The shortest and the longest bar."""
 
 
+_OFFSETS, _COUNTS, _DONE, _RATE, _TIME, _BYTES = range(1, 7)
+"""What is said, the least important first: that is left out where a line is too short."""
+
+
 class Tally:
     """What has been seen to move, from the first look on: who is not seen any more is done, or was taken back."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: Units | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` says in seconds when a look was taken."""
+        self._units = units or Units()
+        self._clock = clock
         self._seen: set[tuple[str, int]] = set()
+        self._pace = Pace()
+        self._share = 1.0
+        self._state: list[tuple[int, str]] = []
+        self._copy: list[tuple[int, str]] = []
 
-    def line(self, found: Sequence[Reassignment], width: int | None = None) -> str:
-        """Where it stands, in `width` columns: the bar takes what the words leave; None: without a bar."""
+    def look(self, found: Sequence[Reassignment]) -> str:
+        """Take in what there is to see now. Returns what it comes to, rate and time left out: as long as that is the same, nothing has
+        happened."""
         here = {(one.topic, one.partition) for one in found}
         self._seen |= here
         total, moving = len(self._seen), sum(one.status == "moving" for one in found)
-        behind = [lacks for one in found if (lacks := missing(one)) is not None]
-        share = (total - len(here) + sum(share for share, _, _ in behind)) / total if total else 1.0
-        words = f"{total - len(here)} of {total} done, {moving} moving, {len(found) - moving} queued"
-        if behind:
-            words += f"; {sum(offsets for _, offsets, _ in behind)} offsets, {sum(size for _, _, size in behind)} bytes to copy"
+        behind = {(one.topic, one.partition): lacks for one in found if (lacks := missing(one)) is not None}
+        self._share = (total - len(here) + sum(share for share, _, _ in behind.values())) / total if total else 1.0
+        self._state = [(_DONE, f"{total - len(here)} of {total} done"), (_COUNTS, f"{moving} moving, {len(found) - moving} queued")]
+        left = sum(size for _, _, size in behind.values())
+        offsets = sum(offsets for _, offsets, _ in behind.values())
+        self._copy = [(_OFFSETS, f"{offsets} offsets"), (_BYTES, f"{self._units.sized(left)} to copy")] if behind else []
+        told = f"{int(self._share * 100)} %: {_joined([self._state, self._copy])}"
+        back = {(one.topic, one.partition) for one in found if one.returning}  # what these lack nobody will copy
+        self._pace.look(self._clock(), {place: lacks[2] for place, lacks in behind.items() if place not in back}, here)
+        rate = self._pace.rate
+        if behind and rate is not None:
+            self._copy.append((_RATE, f"{self._units.sized(rate)}/s"))
+            if rate and left and len(behind) == len(found):  # of all that is left it is known how much that is
+                self._copy.append((_TIME, f"{self._units.time(math.ceil(left / rate))} left"))
+        return told
+
+    def line(self, width: int | None = None) -> str:
+        """Where it stood at the last look, in `width` columns: what is least important is left out until the shortest bar has room, and the
+        bar takes what the words leave. None: all words, and no bar."""
         if width is None:
-            return f"{int(share * 100)} %: {words}"
+            return f"{int(self._share * 100)} %: {_joined([self._state, self._copy])}"
         shortest, longest = _WIDTHS
-        room = width - len(words) - len(bar(0, 0)) - 2
-        return f"{bar(share, max(shortest, min(longest, room)))}  {words}"
+        room = width - len(bar(0, 0)) - 2
+        texts = [text for least in range(_OFFSETS, _BYTES + 1) if (text := _joined([self._state, self._copy], least))]
+        words = next((text for text in texts if len(text) <= room - shortest), texts[-1] if texts else "")
+        return f"{bar(self._share, max(shortest, min(longest, room - len(words))))}  {words}"
+
+
+def _joined(groups: Sequence[Sequence[tuple[int, str]]], least: int = 0) -> str:
+    """The words that are at least so important."""
+    return "; ".join(filter(None, (", ".join(text for weight, text in group if weight >= least) for group in groups)))
 
 
 def missing(one: Reassignment) -> tuple[float, int, int] | None:
@@ -59,19 +96,21 @@ def bar(share: float, width: int = _WIDTH) -> str:
 
 def watch(context: Context, client: Client, every_s: float | None = None) -> None:
     """Show it again and again, until nothing is left: JSON each time, the last one empty, or a line whenever it is another."""
-    output, tally, last = context.output, Tally(), ""
+    output, tally, last = context.output, Tally(context.output.units), ""
     try:
         while found := client.reassignments(timeout_s=context.timeout_s):
+            told = tally.look(found)
             if output.is_json:
                 output.json([one.to_dict() for one in found])
             elif output.pretty:
-                output.live(tally.line(found, output.width))
-            elif last != (last := tally.line(found)):
-                output.line(last)
+                output.live(tally.line(output.width))
+            elif last != (last := told):
+                output.line(tally.line())
             output.flush()
             output.rest(_LOOK_S if every_s is None else every_s)
         if output.is_live:
-            output.live(tally.line([], output.width))
+            tally.look([])
+            output.live(tally.line(output.width))
     finally:
         output.end_live()
     if output.is_json:

@@ -24,7 +24,7 @@ from attrs import define, field
 
 from replog.cli.units import Units
 
-__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "lost", "quieten", "visible"]
+__all__ = ["Output", "OutputClosed", "OutputFailed", "aligned", "buffered_stdout", "json_value", "lost", "quieten", "shown_cell", "visible"]
 
 
 _NUMBER: Final = re.compile(r"-|[0-9.,]+( [KMGTPE]iB)?")
@@ -108,7 +108,7 @@ class Output:
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
         """A table under its title."""
-        cells = [[visible(_shown(cell)) for cell in row] for row in rows]
+        cells = [[visible(shown_cell(cell)) for cell in row] for row in rows]
         drawn = _drawn_by_rich(head, cells) if self.pretty else None
         if title:
             self._print(visible(title))
@@ -233,7 +233,8 @@ def quieten(stream: Any) -> None:
         return
 
 
-def _shown(cell: object) -> str:
+def shown_cell(cell: object) -> str:
+    """A cell of a table as text: "-" for None and for nothing in a list."""
     if cell is None:
         return "-"
     if isinstance(cell, tuple | list):

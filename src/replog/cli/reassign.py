@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from replog.cli.context import Context
 from replog.cli.exits import OK
 from replog.cli.moving import NOTHING, bar, missing, watch
+from replog.cli.output import shown_cell
+from replog.cli.overview import COLUMNS
 from replog.cli.plans import Places, keep, moves_in, plan_of, read_plan, tell_away
 from replog.cli.spoken import nearest
 from replog.client.balancing import balanced
@@ -19,6 +21,8 @@ __all__ = ["cancel", "execute", "generate", "status"]
 
 _BAR: Final = 8
 """So that a row fits on a line of 80."""
+_LEAST: Final = ("offsets", "removing", "adding")
+"""The columns that a row can do without, the least important first."""
 
 
 def generate(context: Context) -> int:
@@ -170,7 +174,18 @@ def _show(context: Context, found: list[Reassignment]) -> None:
     moving = sum(one.status == "moving" for one in found)
     returning = sum(one.returning for one in found)
     back = f" ({returning} of them back)" if returning else ""
-    context.output.table(head, rows, f"{moving} moving{back}, {len(found) - moving} queued")
+    context.output.table(*_narrowed(context, head, rows), f"{moving} moving{back}, {len(found) - moving} queued")
+
+
+def _narrowed(context: Context, head: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[list[str], list[list[object]]]:
+    """A table without those of its columns that do not fit on a line, the least important first."""
+    output, columns = context.output, dict(zip(head, zip(*rows, strict=True), strict=True))
+    room, frame = (output.width, 3) if output.pretty else (COLUMNS + 1, 2)  # behind the last column there is no gap
+    for name in _LEAST:
+        if sum(max(map(len, (key, *map(shown_cell, cells)))) + frame for key, cells in columns.items()) <= room:
+            break
+        del columns[name]
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
 
 def _status(one: Reassignment) -> str:

@@ -36,7 +36,8 @@ class Units:
     def sized(self, count: float) -> str:
         """Bytes, in a sentence: "147 bytes", "1.5 KiB". Raw: "1536 bytes"."""
         unit = self._unit(count)
-        return f"{_number(count, unit)} {_BINARY[unit]}"
+        number = _number(count, unit)
+        return "1 byte" if (number, unit) == ("1", 0) else f"{number} {_BINARY[unit]}"
 
     def part(self, done: float, total: float) -> str:
         """How much of so many bytes, both in one unit: "0.5 of 1.5 KiB". Raw: "512 of 1536 bytes"."""
