@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from benchmarks.targets import Target
 
 import replog
 
-__all__ = ["brokers", "draw", "in_turns", "last_percent", "raw_peer", "report", "timed", "times_of"]
+__all__ = ["brokers", "by_turns", "cpu_us", "draw", "in_turns", "last_percent", "raw_peer", "report", "share", "timed", "times_of"]
 
 # Answers a byte for every so many bytes.
 _PEER = """
@@ -50,24 +50,41 @@ def times_of(call: Callable[[], object], count: int) -> list[float]:
 def in_turns(
     ours: Callable[[], object], other: Callable[[], object], rounds: int, *, before: Callable[[], object] = lambda: None
 ) -> list[tuple[float, float]]:
-    """(seconds of ours, seconds of the other) per round; one more before them, which warms up, does not count.
+    """(seconds of ours, seconds of the other) per round, as `by_turns` has them."""
+    taken = by_turns({"ours": ours, "other": other}, rounds, before=before)
+    return list(zip(taken["ours"], taken["other"], strict=True))
+
+
+def by_turns(
+    loops: Mapping[str, Callable[[], object]], rounds: int, *, before: Callable[[], object] = lambda: None
+) -> dict[str, list[float]]:
+    """Seconds of each loop by round; one round more before them, which warms up, does not count.
 
     Neither does `before`, which comes before each loop. The order changes with each round: whoever runs first after files
     were emptied gets the pages that were just freed.
     """
-    pairs = []
+    taken: dict[str, list[float]] = {name: [] for name in loops}
     for number in range(rounds + 1):
-        seconds = {}
-        for loop in (ours, other) if number % 2 else (other, ours):
+        for name in loops if number % 2 else reversed(list(loops)):
             before()
-            seconds[loop] = timed(loop)
-        pairs.append((seconds[ours], seconds[other]))
-    return pairs[1:]
+            taken[name].append(timed(loops[name]))
+    return {name: seconds[1:] for name, seconds in taken.items()}
+
+
+def share(limit: list[float], mine: list[float]) -> float:
+    """The rate of mine as a share of the limit's: the median over rounds of seconds that do the same work."""
+    return statistics.median(other / own for own, other in zip(mine, limit, strict=True))
 
 
 def last_percent(taken: list[float]) -> float:
     """The 99th percentile of at least two samples."""
     return statistics.quantiles(taken, n=100)[98]
+
+
+def cpu_us(pid: int) -> float:
+    """Processor time of a process so far, all of its threads, as the scheduler counts it."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e3
 
 
 def report(benchmark: Any, capsys: Any, name: str, figures: dict[str, float], *targets: Target) -> None:

@@ -1,7 +1,7 @@
 """What a partition costs those beside it: the same work in clusters of 10 to 10,000 partitions, in turns in one run.
 
 Run with `pytest benchmarks/test_growth.py --benchmark-enable -s`. Three replicas in one process, over files. `produce_cpu`: processor time
-of a batch of 16 KiB, one after the other; `idle_cpu`: of three seconds in which nobody asks for anything, so that followers' fetches run
+of a batch of 16 KiB, one after the other; `idle_cpu`: of two seconds in which nobody asks for anything, so that followers' fetches run
 out and come again; `rate`: 16 KiB pipelined over ten partitions. Each as a multiple of the same with ten partitions. And a topic more, of N
 topics of one partition in memory, as a multiple of the same with a hundred: made, until a first append to it is acknowledged; and deleted.
 """
@@ -27,8 +27,9 @@ ROUNDS: Final = 9
 COUNTS: Final = (10, 100, 1_000, 10_000)
 BATCH: Final = 16 << 10
 BATCHES: Final = 200
-IDLE_S: Final = 3.0
-SETTLING_S: Final = 2.0
+IDLE_ROUNDS: Final = 5
+IDLE_S: Final = 2.0
+SETTLING_S: Final = 1.0
 TOPICS: Final = (100, 1_000, 10_000)
 TRIES: Final = 51
 BOUNDS: Final = {"produce_cpu": 1.15, "idle_cpu": 1.3, "rate": 0.85}
@@ -77,8 +78,8 @@ def test_growth(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Pa
                 for name, value in measured(*running[count], body).items():
                     if number:  # the first round warms up
                         found[count][name].append(value)
-        for _ in range(2):
-            for count in COUNTS:
+        for number in range(IDLE_ROUNDS):
+            for count in COUNTS if number % 2 else COUNTS[::-1]:
                 found[count]["idle_cpu"].append(idle_cpu(running[count][0]))
     benchmark.pedantic(lambda: None, rounds=1)
     middle = {name: {count: statistics.median(found[count][name]) for count in COUNTS} for name in BOUNDS}

@@ -90,7 +90,8 @@ def test_append_alone(benchmark: Any, capsys: Any, tmp_path: Path, size: int) ->
 
 
 def test_ten_thousand_logs(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
-    """Making 10,000 logs, against the one write and fsync that this needs; and opening them again."""
+    """Making 10,000 logs, against the one write and fsync that this needs; and opening them again, which nobody has written to:
+    test_opening.py has those that somebody has."""
     starts = [LogStart(PartitionId(bytes(16), n, 0), "t", TopicConfig()) for n in range(10_000)]
     folders = iter(range(1_000))
 
@@ -105,6 +106,6 @@ def test_ten_thousand_logs(benchmark: Any, capsys: Any, tmp_path: Path) -> None:
         FileLogDirectory(str(tmp_path / "d0")).close(clean=False)
 
     opening = statistics.median(timed(reopen) for _ in range(5))
-    targets = [at_most("create_s", 0.05), at_most("open_s", 0.5)]
-    report(benchmark, capsys, "10,000 logs made, and opened after a stop", {"create_s": seconds, "open_s": opening}, *targets)
+    targets = [at_most("create_s", 0.05), at_most("open_empty_s", 0.5)]
+    report(benchmark, capsys, "10,000 logs made, and opened empty", {"create_s": seconds, "open_empty_s": opening}, *targets)
     benchmark.pedantic(reopen, rounds=1)

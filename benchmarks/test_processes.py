@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.measuring import last_percent, raw_peer, report, times_of
+from benchmarks.measuring import cpu_us, last_percent, raw_peer, report, times_of
 from benchmarks.targets import at_most
 
 import replog
@@ -223,12 +223,6 @@ def test_a_follower_that_is_far_behind(benchmark: Any, capsys: Any, tmp_path: Pa
 
 
 # ------------------------------------------------------------------------------------------------ what a record costs
-
-
-def cpu_us(pid: int) -> float:
-    """Processor time of a process so far, all of its threads, as the scheduler counts it."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e3
 
 
 def test_processor_time_of_an_acknowledgement(benchmark: Any, capsys: Any, tmp_path: Path) -> None:

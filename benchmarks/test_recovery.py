@@ -1,16 +1,24 @@
-"""What it takes to verify a log after a power cut: each figure is a ratio of two loops that take turns in one run.
+"""What it takes to verify logs after a power cut: each figure is a ratio of loops that take turns in one run.
 
-Run with `pytest benchmarks/test_recovery.py --benchmark-enable -s`. A ratio of 0.8 says: 0.8 of the rate of the limit.
+Run with `pytest benchmarks/test_recovery.py --benchmark-enable -s`. A ratio of 0.8 says: 0.8 of the rate of the limit, crc32c alone in one
+thread over a hot buffer. `cap`: reading the files as well before checking what was read, without a look at a single header; what
+scans that read can reach, with as many threads as they have. `of_cap`: the scan as a share of that.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.logs import IDENTITY, body_of, compare, stamped
+from benchmarks.logs import body_of
+from benchmarks.measuring import by_turns, report, share
 from benchmarks.targets import Target, at_least
 from crc32c import crc32c
 
@@ -19,50 +27,83 @@ from replog.log.directory import FileLogDirectory
 from replog.log.files import OS
 from replog.log.recovery import recover
 from replog.log.storage import Storage
+from replog.model import PartitionId
 from replog.ports import LogStart
-from replog.records import FRONT_BYTES
+from replog.records import FRONT_BYTES, RecordBatch
 
-SCANS = [(1 << 20, at_least("ratio", 0.45)), (16 << 10, at_least("ratio", 0.42)), (1 << 10, None)]
-"""Bytes of a batch, and the share of crc32c alone that is to be reached."""
+ROUNDS = 15
+LOG_BYTES = 64 << 20
+WINDOW_BYTES = 256 << 10
+IDENTITIES = [PartitionId(bytes(16), number, 0) for number in range(2)]
+ONE = [(1 << 20, at_least("ratio", 0.45)), (16 << 10, at_least("ratio", 0.42)), (1 << 10, None)]
+"""Bytes of a batch, and the share of crc32c alone that one thread is to reach."""
+TWO = at_least("ratio", 0.7)
+"""The share of the same that two partitions on two threads are to reach, with batches of 16 KiB or more."""
 
 
-@pytest.mark.parametrize("against", ["crc", "read and crc"])
-@pytest.mark.parametrize(("size", "target"), SCANS, ids=["1MiB", "16KiB", "1KiB"])
-def test_recovery(benchmark: Any, capsys: Any, tmp_path: Path, size: int, target: Target | None, against: str) -> None:
-    """Verifying every byte of a log after a power cut, against crc32c alone over a hot buffer; and against reading the file
-    as well, without looking at a single header: what one thread that reads before it checks can reach."""
-    directory = FileLogDirectory(str(tmp_path / "d"))
-    (log,) = directory.create([LogStart(IDENTITY, "t", TopicConfig(segment_bytes=1 << 30))])
-    body = body_of(size)
-    count = (64 << 20) // (len(body) + FRONT_BYTES)
-    for batch in stamped(log, body, count, 1)[0]:
-        log.append(batch)
+def filled(folder: Path, bodies: Sequence[bytes]) -> None:
+    """Logs of these batches, left as a power cut leaves them."""
+    directory = FileLogDirectory(str(folder))
+    for log in directory.create([LogStart(identity, "t", TopicConfig(segment_bytes=1 << 30)) for identity in IDENTITIES]):
+        for offset, body in enumerate(bodies):
+            batch = RecordBatch(body)
+            batch.stamp(log.identity, offset, 3)
+            log.append(batch)
     directory.close(clean=False)
 
-    def ours() -> None:
-        storage = Storage(OS, str(tmp_path / "d" / "logs"), BrokerConfig(), lambda reason: None)
-        state = recover(storage, IDENTITY, 0, 0, power=True)
-        assert state.end_offset == count
-        for segment in state.segments:
-            storage.files.close(segment)
 
-    (path,) = (tmp_path / "d" / "logs").rglob("*.log")
-    fd = os.open(path, os.O_RDONLY)
-    window = memoryview(bytearray(256 << 10))
+def scan(folder: Path, count: int, identity: PartitionId) -> None:
+    """Verify a log, all of it."""
+    storage = Storage(OS, str(folder / "logs"), BrokerConfig(), lambda reason: None)
+    state = recover(storage, identity, 0, 0, lambda kind: None, power=True)
+    assert state.end_offset == count
+    for segment in state.segments:
+        storage.files.close(segment)
 
-    def bare() -> None:
-        for _ in range(count):
-            crc32c(body)
 
-    def read_and_check() -> None:
-        position, piece = 0, min(size, len(window))
-        while got := os.preadv(fd, (window,), position):
-            position += got
-            for at in range(0, got, piece):
-                crc32c(window[at : min(at + piece, got)])
+def read_and_check(fd: int, window: memoryview, piece: int) -> None:
+    """Every byte of a file, through crc32c in pieces of so many bytes."""
+    position = 0
+    while got := os.preadv(fd, (window,), position):
+        position += got
+        for at in range(0, got, piece):
+            crc32c(window[at : min(at + piece, got)])
 
-    if against == "crc":
-        compare(benchmark, capsys, f"recovery scan {size} B / crc32c alone", ours, bare, count, *([target] if target else []))
-    else:
-        compare(benchmark, capsys, f"recovery scan {size} B / reading and crc32c", ours, read_and_check, count)
-    os.close(fd)
+
+@pytest.mark.parametrize("threads", [1, 2], ids=["one", "two"])
+@pytest.mark.parametrize(("size", "target"), ONE, ids=["1MiB", "16KiB", "1KiB"])
+def test_recovery(benchmark: Any, capsys: Any, tmp_path: Path, size: int, target: Target | None, threads: int) -> None:
+    """Verifying every byte of a log for each thread, where `ratio` compares bytes per second of all of them with crc32c in one thread."""
+    body = body_of(size)
+    count = LOG_BYTES // (len(body) + FRONT_BYTES)
+    folder = tmp_path / "d"
+    filled(folder, [body] * count)
+    with ExitStack() as stack:
+        files = [os.open(path, os.O_RDONLY) for path in sorted((folder / "logs").rglob("*.log"))[:threads]]
+        for fd in files:
+            stack.callback(os.close, fd)
+        windows = [memoryview(bytearray(WINDOW_BYTES)) for _ in files]
+        pool = stack.enter_context(ThreadPoolExecutor(threads))
+
+        def together(calls: Sequence[Callable[[], None]]) -> None:
+            if threads == 1:
+                calls[0]()
+            else:
+                for one in [pool.submit(call) for call in calls]:
+                    one.result()
+
+        scans = [partial(scan, folder, count, identity) for identity in IDENTITIES[:threads]]
+        checks = [partial(read_and_check, fd, window, min(size, WINDOW_BYTES)) for fd, window in zip(files, windows, strict=True)]
+        loops = {
+            "ours": lambda: together(scans),
+            "cap": lambda: together(checks),
+            "crc": lambda: [crc32c(body) for _ in range(count * threads)],
+        }
+        taken = by_turns(loops, ROUNDS)
+    benchmark.pedantic(lambda: None, rounds=1)
+    gigabytes = count * threads * (len(body) + FRONT_BYTES) / 1e9
+    figures = {"ratio": share(taken["crc"], taken["ours"]), "cap": share(taken["crc"], taken["cap"])}
+    figures |= {"of_cap": share(taken["cap"], taken["ours"])}
+    figures |= {f"{name}_gb_per_s": gigabytes / statistics.median(seconds) for name, seconds in taken.items()}
+    targets = [target if threads == 1 else TWO] if target else []
+    report(benchmark, capsys, f"recovery scan {size} B, threads: {threads} / crc32c alone", figures, *targets)
