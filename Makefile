@@ -5,7 +5,7 @@
 #   make test              everything that must be green, in lanes that print their time
 #   make bench             a selection of the benchmarks, some ten minutes; writes benchmarks/report.md      ARGS="benchmarks/test_log.py"
 #   make bench-all         every benchmark, which takes more than an hour
-#   make bench-peers       the same work by Redis, NATS JetStream, RabbitMQ streams, etcd and PySyncObj, which this installs
+#   make bench-peers       the same work by Redis, NATS JetStream, RabbitMQ streams, etcd and PySyncObj, which this installs; drawn by make bench
 #   make fuzz MINUTES=10   every decoder under atheris, which this installs; counted in the ledger, inputs in ~/.cache/replog-fuzz   JOBS=2
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
@@ -62,7 +62,8 @@ PEERS := $(patsubst %,benchmarks/test_%.py,redis nats rabbitmq etcd pysyncobj)
 
 bench-peers: .venv/.dev
 	@$(PY) -m benchmarks.peers.installing $(INSTALL)
-	@$(PY) -m pytest $(PEERS) --benchmark-enable --benchmark-only -s $(ARGS)
+	@mkdir -p benchmarks/report
+	@$(PY) -m pytest $(PEERS) --benchmark-enable --benchmark-only --benchmark-json=benchmarks/report/peers.json -s $(ARGS)
 
 fuzz: .venv/.atheris
 	@PYTHONPATH=. $(PY) -m tests.fuzz atheris --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["PLOTS", "lines_of", "save"]
+__all__ = ["PEER", "PLOTS", "lines_of", "peers_of", "save"]
 
 LIMIT: Final = "limit: "
 """How the name of a line begins that is drawn as a limit."""
+PEER: Final = "peer: "
+"""How the name of another system's begins. It has one figure, whatever it was measured with: a line across the plot."""
 
 
 @attrs.frozen(slots=True)
@@ -35,12 +37,33 @@ Line = tuple[str, list[tuple[float, float]]]
 
 
 def lines_of(benchmarks: Iterable[Mapping[str, Any]]) -> dict[str, list[Line]]:
-    """The lines in the `benchmarks` of a document of pytest-benchmark, by plot; limits last. KeyError: there is no such plot."""
+    """The lines in the `benchmarks` of a document of pytest-benchmark, by plot; last peers, each once, and limits.
+
+    A plot that has nothing but peers is left out. KeyError: there is no such plot.
+    """
     found: dict[str, list[Line]] = {name: [] for name in PLOTS}
     for one in benchmarks:
         for line in one["extra_info"].get("lines", ()):
-            found[line["plot"]].append((line["line"], [(x, y) for x, y in sorted(line["points"])]))
-    return {name: sorted(lines, key=lambda line: line[0].startswith(LIMIT)) for name, lines in found.items() if lines}
+            lines, name = found[line["plot"]], line["line"]
+            if not name.startswith(PEER) or name not in [label for label, _ in lines]:
+                lines.append((name, [(x, y) for x, y in sorted(line["points"])]))
+    return {name: sorted(lines, key=_place) for name, lines in found.items() if any(_place(line) != 1 for line in lines)}
+
+
+def _place(line: Line) -> int:
+    """Ours first, then peers, then limits."""
+    return 1 if line[0].startswith(PEER) else 2 if line[0].startswith(LIMIT) else 0
+
+
+def peers_of(left: Iterable[Mapping[str, Any]], measured: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of the `benchmarks` that a run of peers has left, those that this run did not measure itself, with nothing but their peers' lines."""
+    own = {one["fullname"] for one in measured}
+    kept = []
+    for one in left:
+        lines = [line for line in one["extra_info"].get("lines", ()) if line["line"].startswith(PEER)]
+        if lines and one["fullname"] not in own:
+            kept.append({"fullname": one["fullname"], "extra_info": {"lines": lines}})
+    return kept
 
 
 def save(lines: Mapping[str, list[Line]], folder: Path) -> list[tuple[str, Path]]:
@@ -53,6 +76,9 @@ def save(lines: Mapping[str, list[Line]], folder: Path) -> list[tuple[str, Path]
         plot, figure = PLOTS[name], Figure(figsize=(8, 5), layout="constrained")
         axes = figure.subplots()
         for label, points in some:
+            if label.startswith(PEER):
+                axes.axhline(points[0][1], label=label, linestyle=":", color=f"C{len(axes.lines)}")
+                continue
             dashed = label.startswith(LIMIT)
             axes.plot(*zip(*points, strict=True), label=label, linestyle="--" if dashed else "-", marker="" if dashed else "o")
         axes.set(title=plot.title, xlabel=plot.x, ylabel=plot.y)

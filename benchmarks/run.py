@@ -3,8 +3,9 @@
     python -m benchmarks.run [--all] [FILES AND OPTIONS OF PYTEST]
 
 Without `--all`: a selection that takes about ten minutes on two quiet cores, which leaves out what is marked `long` and the peers that need
-servers of their own. Each file is a run of pytest by itself with a time limit, so that one that hangs costs its subject only. The exit
-status is 1 if a benchmark failed; a target that is missed is no failure.
+servers of their own; those are drawn into the plots as the last `make bench-peers` has left them. Each file is a run of pytest by itself
+with a time limit, so that one that hangs costs its subject only. The exit status is 1 if a benchmark failed; a target that is missed is no
+failure.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from benchmarks.reporting import Missing, Subject, figures_of, missing_of, rende
 ROOT: Final = Path(__file__).resolve().parent.parent
 REPORT: Final = ROOT / "benchmarks" / "report.md"
 PLOTS: Final = ROOT / "benchmarks" / "report"
+LEFT: Final = PLOTS / "peers.json"
+"""What `make bench-peers` has measured last."""
 PEERS: Final = ("test_etcd.py", "test_nats.py", "test_pysyncobj.py", "test_rabbitmq.py")
 """Left out of the selection: `make bench-peers` measures them."""
 LIMIT_S: Final = 150.0
@@ -104,6 +107,14 @@ def run(path: Path, more: Sequence[str], limit_s: float, folder: Path) -> tuple[
     return Subject(str(place), title_of(path), seconds, figures_of(measured), missing), measured, status in (0, NOTHING_RUN)
 
 
+def left_by_peers(path: Path) -> tuple[str, list[Any]]:
+    """(when the peers were measured, what that has left): nothing where they never were, or not to the end."""
+    if not path.exists() or not path.stat().st_size:
+        return "", []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return document["datetime"][:16].replace("T", " "), document["benchmarks"]
+
+
 def facts(begun: datetime, seconds: float, load: tuple[float, float]) -> dict[str, str]:
     """Date, machine and versions."""
     models = []
@@ -140,12 +151,16 @@ def main(arguments: Sequence[str]) -> int:
                 subjects.append(subject)
             measured += some
             sound &= passed
+    peers_date, left = left_by_peers(LEFT)
+    left = plots.peers_of(left, measured)
     try:
-        pictures = [(title, str(path.relative_to(REPORT.parent))) for title, path in plots.save(plots.lines_of(measured), PLOTS)]
+        pictures = [(title, str(path.relative_to(REPORT.parent))) for title, path in plots.save(plots.lines_of([*measured, *left]), PLOTS)]
     except ImportError:
         pictures = []
         print("no plots: matplotlib is not installed (the extra `bench` has it)", file=sys.stderr)
     about = facts(begun, time.monotonic() - started, (load, os.getloadavg()[0]))
+    if left and pictures:
+        about["peers in the plots"] = f"those not measured in this run are of {peers_date}"
     REPORT.write_text(render(about, pictures, subjects), encoding="utf-8")
     print(f"written: {REPORT}")
     return 0 if sound else 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from benchmarks import run
 from benchmarks.measuring import draw, report
-from benchmarks.plots import PLOTS, lines_of
+from benchmarks.plots import PEER, PLOTS, lines_of, peers_of
 from benchmarks.reporting import Figure, Missing, Subject, command, figures_of, missing_of, render, shown
 from benchmarks.targets import Target, at_least, at_most
 
@@ -117,6 +117,38 @@ def test_lines_are_sorted_and_limits_come_last() -> None:
     draw(fixture, "latency", "ours", [(0.9, 3.0), (0.1, 2.0)])
     found = lines_of([{"extra_info": fixture.extra_info}, {"extra_info": {}}])
     assert found == {"latency": [("ours", [(0.1, 2.0), (0.9, 3.0)]), ("limit: a round trip", [(0.1, 1.0)])]}
+
+
+def one(name: str, *lines: tuple[str, str, list[tuple[float, float]]]) -> dict[str, Any]:
+    """What a benchmark has left."""
+    fixture = Benchmark()
+    for line in lines:
+        draw(fixture, *line)
+    return {"fullname": name, "extra_info": fixture.extra_info}
+
+
+def test_peers_come_between_ours_and_limits_each_once() -> None:
+    ours, limit = ("throughput", "ours", [(1.0, 2.0)]), ("throughput", "limit: a", [(1.0, 9.0)])
+    peer = ("throughput", f"{PEER}b", [(1.0, 3.0)])
+    found = lines_of([one("a.py::t", limit, peer, ours), one("b.py::t", peer)])
+    assert [name for name, _ in found["throughput"]] == ["ours", f"{PEER}b", "limit: a"]
+    assert lines_of([one("b.py::t", peer)]) == {}, "a plot of peers alone says nothing of ours"
+
+
+def test_of_a_run_of_peers_is_kept_what_was_not_measured_since() -> None:
+    peer, ours = ("throughput", f"{PEER}b", [(1.0, 3.0)]), ("throughput", "ours", [(1.0, 2.0)])
+    left = [one("a.py::t", peer), one("b.py::t", ours, peer), one("c.py::t", ours)]
+    assert peers_of(left, [one("a.py::t", ours)]) == [
+        {"fullname": "b.py::t", "extra_info": {"lines": [{"plot": "throughput", "line": f"{PEER}b", "points": [(1.0, 3.0)]}]}}
+    ]
+
+
+def test_a_run_of_peers_is_read_with_its_date(tmp_path: Path) -> None:
+    assert run.left_by_peers(tmp_path / "peers.json") == ("", [])
+    (tmp_path / "peers.json").write_text('{"datetime": "2026-01-02T03:04:05+00:00", "benchmarks": [{"fullname": "a"}]}')
+    assert run.left_by_peers(tmp_path / "peers.json") == ("2026-01-02 03:04", [{"fullname": "a"}])
+    (tmp_path / "peers.json").write_text("")
+    assert run.left_by_peers(tmp_path / "peers.json") == ("", []), "a run that was interrupted has left nothing"
 
 
 def test_a_plot_that_there_is_not_is_refused() -> None:

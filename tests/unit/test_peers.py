@@ -156,15 +156,24 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return figures
 
 
-BENCHMARK = SimpleNamespace(pedantic=lambda *_, **__: None)
+BENCHMARK = SimpleNamespace(pedantic=lambda *_, **__: None, extra_info={})
 
 
 def test_a_ratio_says_how_many_times_as_fast_as_the_peer(monkeypatch: pytest.MonkeyPatch, told: dict[str, float]) -> None:
-    monkeypatch.setattr(comparison, "in_turns", lambda *_, **__: [(1.0, 2.0), (2.0, 2.0), (0.5, 2.0)])
-    comparison.compare_bulk(BENCHMARK, None, "peer best mode", [bytes(100)] * 1000, list, list, rounds=3, target=3)
+    taken = {"replog": [1.0, 2.0, 0.5], "peer": [2.0, 2.0, 2.0], "bare": [0.5, 1.0, 0.5]}
+    monkeypatch.setattr(comparison, "by_turns", lambda loops, *_, **__: {side: taken[side] for side in loops})
+    comparison.compare_bulk(BENCHMARK, None, "peer best mode", [bytes(100)] * 1000, list, list, rounds=3, target=3, bare=list)
     assert told["target of ratio"] == 3
     assert (told["ratio"], told["ratio_min"], told["ratio_max"]) == (2.0, 1.0, 4.0)
     assert (told["replog_records_per_s"], told["peer_records_per_s"], told["replog_mb_per_s"]) == (1000, 500, 0.1)
+    assert (told["bare_ratio"], told["replog_of_bare"]) == (4.0, 0.5)
+
+
+def test_what_is_not_measured_caps_nothing(monkeypatch: pytest.MonkeyPatch, told: dict[str, float]) -> None:
+    monkeypatch.setattr(comparison, "by_turns", lambda loops, *_, **__: {side: [1.0] for side in loops})
+    comparison.compare_bulk(BENCHMARK, None, "peer best mode", [bytes(100)], list, list, rounds=1, target=3)
+    assert told["ratio"] == 1.0
+    assert not [name for name in told if "bare" in name]
 
 
 def test_acknowledgements_are_compared_by_rounds_without_the_first(monkeypatch: pytest.MonkeyPatch, told: dict[str, float]) -> None:
