@@ -17,7 +17,7 @@ import replog
 from replog.metadata import layout
 from replog.testing.eventually import eventually
 
-__all__ = ["DEAD", "Bare", "Failover", "Trio", "assignments"]
+__all__ = ["DEAD", "SESSION_MS", "Bare", "Failover", "Trio", "assignments"]
 
 SESSION_MS = 15_000
 """Longer than it need be: where others use the processors as well, silence would be taken for death."""
@@ -159,6 +159,7 @@ class Failover:
         self._watch_s = watch_s = self.controller["watch_s"]
         answered_s = max(self.controller["answered_s"].values())
         self.total_s = max(self.controller["committed_s"], answered_s) - watch_s
+        self.from_kill_s = watch_s + self.total_s - killed_s
         self.loaded_s = max(0.0, self.controller["loaded_s"] - watch_s)
         self.committed_s = 0.0
         self.stages = {
@@ -228,6 +229,14 @@ class Bare:
             assert not any(isinstance(answer, Exception) for answer in one.get(timeout=WAIT_S))
         self._version += 1
         return time.monotonic() - began_s, time.process_time() - cpu_s
+
+    def one_by_one_s(self) -> float:
+        """How long it takes to change them all by a call for each, under its version, the next once the last is answered."""
+        began_s = time.monotonic()
+        for path, value in zip(self._paths, self._values, strict=True):
+            self.client.set(path, value, self._version)
+        self._version += 1
+        return time.monotonic() - began_s
 
     def close(self) -> None:
         """End the session."""

@@ -38,7 +38,8 @@ def _sent_by(producers: list[replog.Producer], topic: str, body: bytes) -> Round
     spans: Round = []
     for producer in producers:
         begin = perf_counter()
-        producer.send(topic, body, partition=0).add_done_callback(lambda _, begin=begin: spans.append((begin, perf_counter())))  # type: ignore[misc]
+        delivery = producer.send(topic, body, partition=0)
+        delivery.add_done_callback(lambda _, begin=begin: spans.append((begin, perf_counter())))  # type: ignore[misc]
     for producer in dict.fromkeys(producers):
         producer.flush()
     assert len(spans) == len(producers)
