@@ -75,12 +75,13 @@ def save(lines: Mapping[str, list[Line]], folder: Path) -> list[tuple[str, Path]
     for name, some in lines.items():
         plot, figure = PLOTS[name], Figure(figsize=(8, 5), layout="constrained")
         axes = figure.subplots()
-        for label, points in some:
+        for number, (label, points) in enumerate(some):
             if label.startswith(PEER):
-                axes.axhline(points[0][1], label=label, linestyle=":", color=f"C{len(axes.lines)}")
+                axes.axhline(points[0][1], label=label, linestyle=":", color=f"C{number}")
                 continue
             dashed = label.startswith(LIMIT)
-            axes.plot(*zip(*points, strict=True), label=label, linestyle="--" if dashed else "-", marker="" if dashed else "o")
+            style = {"linestyle": "--" if dashed else "-", "marker": "" if dashed else "o", "color": f"C{number}"}
+            axes.plot(*zip(*points, strict=True), label=label, **style)
         axes.set(title=plot.title, xlabel=plot.x, ylabel=plot.y)
         if plot.x_log:
             axes.set_xscale("log")
