@@ -39,6 +39,8 @@ def test_it_says_what_was_a_mistake_of_which_simulator(tmp_path: Path) -> None:
     add(Failure(draw(5), "L2", STORY, wrong_check="s1"), tmp_path)
     add(Failure(draw_directed(5, "long"), "L2", STORY, "s2", direction="long"), tmp_path)
     assert wrong_checks(tmp_path) == {(5, "", "L2", "s1"), (5, "long", "L2", "s2")}
+    add(Failure(draw(5), "L2", "The same, told better."), tmp_path)
+    assert wrong_checks(tmp_path) == {(5, "", "L2", "s1"), (5, "long", "L2", "s2")}, "nobody has said that it is right now"
 
 
 @pytest.mark.parametrize("seed", range(1, 30))

@@ -49,16 +49,17 @@ class Tally:
         behind = {(one.topic, one.partition): lacks for one in found if (lacks := missing(one)) is not None}
         self._share = (total - len(here) + sum(share for share, _, _ in behind.values())) / total if total else 1.0
         self._state = [(_DONE, f"{total - len(here)} of {total} done"), (_COUNTS, f"{moving} moving, {len(found) - moving} queued")]
-        left = sum(size for _, _, size in behind.values())
-        offsets = sum(offsets for _, offsets, _ in behind.values())
-        self._copy = [(_OFFSETS, f"{offsets} offsets"), (_BYTES, f"{self._units.sized(left)} to copy")] if behind else []
-        told = f"{int(self._share * 100)} %: {_joined([self._state, self._copy])}"
         back = {(one.topic, one.partition) for one in found if one.returning}  # what these lack nobody will copy
-        self._pace.look(self._clock(), {place: lacks[2] for place, lacks in behind.items() if place not in back}, here)
+        lacking = {place: lacks for place, lacks in behind.items() if place not in back}
+        left = sum(size for _, _, size in lacking.values())
+        offsets = sum(offsets for _, offsets, _ in lacking.values())
+        self._copy = [(_OFFSETS, f"{offsets} offsets"), (_BYTES, f"{self._units.sized(left)} to copy")] if lacking else []
+        told = f"{int(self._share * 100)} %: {_joined([self._state, self._copy])}"
+        self._pace.look(self._clock(), {place: lacks[2] for place, lacks in lacking.items()}, here - back)
         rate = self._pace.rate
-        if behind and rate is not None:
+        if lacking and rate is not None:
             self._copy.append((_RATE, f"{self._units.sized(rate)}/s"))
-            if rate and left and len(behind) == len(found):  # of all that is left it is known how much that is
+            if rate and left and len(lacking) == len(found):  # of all that is left it is known how much that is
                 self._copy.append((_TIME, f"{self._units.time(math.ceil(left / rate))} left"))
         return told
 

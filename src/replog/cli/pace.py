@@ -23,16 +23,13 @@ class Pace:
         """When, and how much had been copied by then since the first look."""
 
     def look(self, now_s: float, left: Mapping[_Place, int], here: Collection[_Place]) -> None:
-        """What is missing now, in bytes, of those moves whose leaders say it. `here`: all that go on; any other one is done.
+        """What is missing now, in bytes, of those moves whose leaders say it. `here`: all that go on.
 
-        One that is seen for the first time has not been measured yet, and one that its leader says nothing of now counts when it does.
+        One that is seen for the first time has not been measured yet, and one that its leader says nothing of now counts when it does. What
+        one lacked that is not seen any more is not counted: it may be done, or somebody has taken it back.
         """
         copied = self._looks[-1][1] if self._looks else 0
-        for place, before in self._left.items():
-            if place not in here:
-                copied += before
-            elif place in left:
-                copied += before - left[place]
+        copied += sum(before - left[place] for place, before in self._left.items() if place in left)
         kept = {place: before for place, before in self._left.items() if place in here}
         self._left = kept | dict(left)
         self._looks.append((now_s, copied))

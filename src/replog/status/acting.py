@@ -34,21 +34,22 @@ def look(client: Client, timeout_s: float | None = None) -> Look:
     """The cluster as a broker knows it after the controller has answered; each question takes `timeout_s` at most.
 
     A view names the controller and the brokers that its broker has heard of last, and during an election that is what was before. So
-    another view is taken, until its brokers are those that the controller has, for `HEARING_S` at most. Raises Unavailable if no broker
-    answers.
+    another view is taken, until its brokers are those that the controller has: for `HEARING_S`, or `timeout_s` if that is less. An
+    election after which the same brokers are registered is not noticed so. Raises Unavailable if no broker answers.
     """
     view, asked = client._view(timeout_s), _ask(client, timeout_s)
-    give_up_s = time.monotonic() + HEARING_S
+    limit_s = HEARING_S if timeout_s is None else min(timeout_s, HEARING_S)
+    give_up_s, again = time.monotonic() + limit_s, False
     while asked.registered is not None:
         view = client._view(timeout_s)
         unheard = asked.registered.symmetric_difference(view.brokers)
         if not unheard:
             break
-        if time.monotonic() >= give_up_s:
+        if again and time.monotonic() >= give_up_s:  # the first view may also be newer than the answer
             who = ", ".join(map(str, sorted(unheard)))
             return Look(view, f"a broker has not heard from the controller that others are registered now: {who}", False)
         client._wait(_never, _AGAIN_S)
-        asked = _ask(client, timeout_s)
+        asked, again = _ask(client, timeout_s), True
     return Look(view, asked.no_controller, asked.may_hide)
 
 

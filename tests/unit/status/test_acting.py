@@ -54,6 +54,23 @@ def test_who_comes_while_it_is_looked_is_no_contradiction() -> None:
     assert look(client, 5) == Look(view_of(4, client), "", False)  # type: ignore[arg-type]
 
 
+def test_a_first_view_that_takes_long_may_be_newer_than_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "HEARING_S", 0)
+    client = Elected([view(), view(there=(1, 2, 3, 4))], [known(), known(1, 2, 3, 4)])
+    assert look(client, 5) == Look(view_of(4, client), "", False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("timeout_s", "at_most"), [(0.2, 0.3), (5, 0.6), (None, 0.6)])
+def test_brokers_have_no_longer_than_whoever_asks(timeout_s: float | None, at_most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(acting.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(acting, "HEARING_S", 0.5)
+    client = Elected([BEFORE], [known(1, 3)])
+    monkeypatch.setattr(client, "_wait", lambda _done, seconds: now_s.append(now_s.pop() + seconds))
+    assert look(client, timeout_s).no_controller.endswith("are registered now: 2")  # type: ignore[arg-type]
+    assert now_s[0] <= at_most
+
+
 def view_of(brokers: int, client: Elected) -> View:
     """The one that is left, which has so many."""
     assert len(client.views[0].brokers) == brokers

@@ -96,7 +96,8 @@ def write(failure: Failure, folder: Path, *, seed: int) -> Path:
 
 
 def add(failure: Failure, folder: Path) -> Path:
-    """Keep a failure in a corpus; the path of its file, which is the old one if the same plan is there already.
+    """Keep a failure in a corpus; the path of its file, which is the old one if the same plan is there already, with what it says of whose
+    mistake that was.
 
     Raises ValueError if it has no story or no invariant, and FileNotFoundError if there is no such folder.
     """
@@ -109,6 +110,10 @@ def add(failure: Failure, folder: Path) -> Path:
     while file.exists() and load(file).plan != failure.plan:
         number += 1
         file = folder / f"{name}-{number}.json"
+    if file.exists():
+        known = load(file)
+        wrong_check, direction = failure.wrong_check or known.wrong_check, failure.direction or known.direction
+        failure = attrs.evolve(failure, wrong_check=wrong_check, direction=direction)
     file.write_text(to_json(failure), encoding="utf-8")
     return file
 

@@ -227,8 +227,8 @@ def counted(batches: Iterable[Batch]) -> list[Batch]:
 
 def _all_of(violated: Mapping[str, str], further: Mapping[str, str]) -> dict[str, str]:
     """Of two batches. A seed that violates one thing and then another does not give the same run twice: neither hides the other."""
-    differing = {seed: f"{violated[seed]} and {name}" for seed, name in further.items() if violated.get(seed, name) != name}
-    return {**violated, **further, **differing}
+    names = {seed: sorted({*violated.get(seed, name).split(" and "), *name.split(" and ")}) for seed, name in further.items()}
+    return {**violated, **{seed: " and ".join(each) for seed, each in names.items()}}
 
 
 def totals(batches: Sequence[Batch], code: str, *, wrong_checks: Collection[Found] = ()) -> list[str]:
