@@ -24,6 +24,7 @@ from replog.partition.partition import Partition
 from replog.records import CONTROL_BIT, BatchHeader, RecordBatch, encode_values, read_header
 from replog.testing.simulator import Shape, draw, run
 from replog.testing.simulator.corpus import Failure, from_json, to_json
+from replog.testing.simulator.forks import Fork
 from replog.testing.simulator.invariants import (
     Asked,
     Claim,
@@ -164,6 +165,19 @@ def test_s17_what_nobody_has_seen_may_have_been_said() -> None:
     holds(VersionsGrow().committed, book, {}, copy_of(1, []), partition())
     book.entries.append(stored(body()).entries[0])
     violates("S17", VersionsGrow().committed, book, {}, copy_of(1, []), partition())
+
+
+@pytest.mark.parametrize(("start", "fires"), [(0, True), (2, False)])
+def test_s17_an_unclean_leader_says_again_what_is_in_front_of_its_log(start: int, fires: bool) -> None:
+    """It brings back a line that parted from what is committed below where its own log begins."""
+    rule, book = VersionsGrow(), committed(body(version=2), PLAIN)
+    rule.committed(book, {}, copy_of(1, []), partition())
+    book.forks.append(Fork(4, 1, start, book.entries[1:], 0))
+    book.entries = [*book.entries[:1], *stored(said_again(2 if start else 1), said_again(2)).entries]
+    rule.parted(book)
+    (violates if fires else holds)(*(("S17",) if fires else ()), rule.committed, book, {}, copy_of(1, []), partition())
+    book.entries += stored(said_again(1)).entries
+    violates("S17", rule.committed, book, {}, copy_of(1, []), partition())
 
 
 def test_s17_what_a_leader_says_again_was_sent_by_nobody() -> None:

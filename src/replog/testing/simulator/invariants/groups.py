@@ -74,7 +74,8 @@ class GroupsAreWhole(Invariant):
 class VersionsGrow(Invariant):
     """Of each writer a version is committed once, and later ones after it: in full, however often its work was run.
 
-    What retention removes is said again before, so that nothing is ever forgotten; what is said again is the last.
+    What retention removes is said again before, so that nothing is ever forgotten; what is said again is the last. A leader that was
+    elected uncleanly may say again what was in front of all that it has: of that nobody else has to know.
     """
 
     name = "S17"
@@ -104,7 +105,8 @@ class VersionsGrow(Invariant):
                 continue
             last = versions.get(entry.producer_id, -1)
             if entry.is_control:
-                if entry.version != last and NEVER_SEEN not in ledger.entries:
+                is_known = last >= 0 or not ledger.forks or not ledger.forks[-1].start
+                if entry.version != last and is_known and NEVER_SEEN not in ledger.entries:
                     self.fail(ledger, f"version {entry.version} of a writer is said again at {offset}, its last one is {last}")
             elif entry.into == 0 and entry.version <= last:
                 self.fail(ledger, f"version {entry.version} of a writer is at {offset}, after version {last}")
