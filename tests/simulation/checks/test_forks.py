@@ -471,6 +471,24 @@ def test_history_where_a_leader_said_something_again_nobody_can_have_read_a_reco
     assert check(history).ok
 
 
+@pytest.mark.parametrize(("is_control", "counts"), [(True, {}), (False, {"poll-skip": 1})])
+def test_history_who_went_over_what_was_said_again_has_not_passed_over_a_record_of_now(is_control: bool, counts: dict[str, int]) -> None:
+    """An election lost what was said again at 1, and "c" was stored there; where a record was lost the reader should have read that."""
+    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
+    told(history, "w", ["a"], 0)
+    read(history, "r", 0, ["a"], watermark=2)
+    history.invoke_poll("r", KEY, 1, final=False).ok([], 2)
+    history.invoke_poll("r", KEY, 2, final=False).ok([], 2)
+    history.control(KEY, 1)
+    told(history, "x", ["c"], 1)
+    read(history, "last", 0, ["a", "c"], watermark=2, final=True)
+    (fork,) = book.forks
+    fork.entries = [fork.entries[0]._replace(is_control=is_control)]
+    book.entries = [entry(0), entry(7, epoch=4)]
+    split(history, KEY, book, [{}], {1: b"c"})
+    assert check(history).counts == counts
+
+
 def test_history_a_log_may_part_within_what_was_confirmed_at_once() -> None:
     history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
     told(history, "w", ["a", "b"], 0)

@@ -61,6 +61,8 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
             segments[poll.process] = set(lines), []
             followed.append(segments[poll.process])
         possible, polls = segments[poll.process]
+        contested = {at for at in _passed(polls[-1] if polls else None, poll) if any(at in lines[n] for n in possible)}
+        possible -= {n for n in possible if not contested <= controls[n]} if any(contested <= controls[n] for n in possible) else set()
         polls.append(poll)
         if poll.outcome == "ok":
             before = set(possible)
@@ -77,6 +79,13 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
         for poll in polls:
             poll.key = keys[_MAIN if _MAIN in possible else max(possible)]
     _part(history, key, [(keys[number], lines[number], fork) for number, fork in enumerate(ledger.forks)])
+
+
+def _passed(before: Poll | None, poll: Poll) -> set[int]:
+    """Offsets at which a reader has found nothing, and gone on: in the line that it followed nobody has sent what was there."""
+    if before is None or before.outcome != "ok" or before.position is None or poll.position is None:
+        return set()
+    return set(range(before.position, poll.position)).difference(at for at, _ in before.records)
 
 
 def _part(history: History, key: str, forks: list[tuple[str, Lineage, Fork]]) -> None:
