@@ -489,6 +489,23 @@ def test_history_who_went_over_what_was_said_again_has_not_passed_over_a_record_
     assert check(history).counts == counts
 
 
+@pytest.mark.parametrize(("watermark", "epoch"), [(9, None), (2, 4)])
+def test_history_who_is_told_of_the_log_of_now_has_passed_over_its_record(watermark: int, epoch: int | None) -> None:
+    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
+    told(history, "w", ["a"], 0)
+    read(history, "r", 0, ["a"], watermark=2)
+    history.control(KEY, 1)
+    told(history, "x", ["c"], 1)
+    for position in (1, 2):
+        history.invoke_poll("r", KEY, position, final=False).ok([], watermark, epoch)
+    read(history, "last", 0, ["a", "c"], watermark=2, final=True)
+    (fork,) = book.forks
+    fork.entries = [fork.entries[0]._replace(is_control=True)]
+    book.entries = [entry(0), entry(7, epoch=4)]
+    split(history, KEY, book, [{}], {1: b"c"})
+    assert check(history).counts == {"poll-skip": 1}
+
+
 def test_history_a_log_may_part_within_what_was_confirmed_at_once() -> None:
     history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
     told(history, "w", ["a", "b"], 0)

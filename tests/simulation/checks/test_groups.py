@@ -180,6 +180,19 @@ def test_s17_an_unclean_leader_says_again_what_is_in_front_of_its_log(start: int
     violates("S17", rule.committed, book, {}, copy_of(1, []), partition())
 
 
+@pytest.mark.parametrize(("version", "is_back", "fires"), [(2, True, False), (2, False, True), (9, True, True)])
+def test_s17_only_what_an_unclean_election_brings_back_was_in_front_of_a_log(version: int, is_back: bool, fires: bool) -> None:
+    """Not what its leader says later, nor what is in no line."""
+    rule, book = VersionsGrow(), committed(body(version=2), PLAIN)
+    rule.committed(book, {}, copy_of(1, []), partition())
+    book.forks.append(Fork(4, 1, 1, book.entries[1:], 0))
+    again = stored(said_again(version)).entries
+    book.entries = [*book.entries[:1], *(again if is_back else ())]
+    rule.parted(book)
+    book.entries += () if is_back else again
+    (violates if fires else holds)(*(("S17",) if fires else ()), rule.committed, book, {}, copy_of(1, []), partition())
+
+
 def test_s17_what_a_leader_says_again_was_sent_by_nobody() -> None:
     rule, book = NothingIsInvented(), committed(body())
     violates("S17", rule.committed, book, {}, copy_of(1, []), partition())

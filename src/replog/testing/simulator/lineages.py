@@ -61,11 +61,14 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
             segments[poll.process] = set(lines), []
             followed.append(segments[poll.process])
         possible, polls = segments[poll.process]
-        contested = {at for at in _passed(polls[-1] if polls else None, poll) if any(at in lines[n] for n in possible)}
-        possible -= {n for n in possible if not contested <= controls[n]} if any(contested <= controls[n] for n in possible) else set()
+        before = polls[-1] if polls else None
+        contested = {at for at in _passed(before, poll) if any(at in lines[n] for n in possible)}
+        through = {n for n in possible if contested <= controls[n] and (n == _MAIN or not _is_after(before, ledger.forks[n]))}
+        if contested and through:
+            possible &= through
         polls.append(poll)
         if poll.outcome == "ok":
-            before = set(possible)
+            known = set(possible)
             possible -= {
                 n
                 for n, line in lines.items()
@@ -73,7 +76,7 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
             }
             if not possible:
                 where = f"{poll.process} of {key} at {poll.position}"
-                raise Violation("history", f"{where} reads on in another log than {sorted(before)}, and was not told: {poll.records}")
+                raise Violation("history", f"{where} reads on in another log than {sorted(known)}, and was not told: {poll.records}")
     keys = {number: key if number == _MAIN else f"{key} until epoch {ledger.forks[number].since}" for number in lines}
     for possible, polls in followed:
         for poll in polls:
@@ -86,6 +89,11 @@ def _passed(before: Poll | None, poll: Poll) -> set[int]:
     if before is None or before.outcome != "ok" or before.position is None or poll.position is None:
         return set()
     return set(range(before.position, poll.position)).difference(at for at, _ in before.records)
+
+
+def _is_after(poll: Poll | None, fork: Fork) -> bool:
+    """Whether an answer tells of more than there ever was in a fork."""
+    return poll is not None and ((poll.epoch is not None and poll.epoch >= fork.since) or (poll.high_watermark or 0) > fork.reach)
 
 
 def _part(history: History, key: str, forks: list[tuple[str, Lineage, Fork]]) -> None:

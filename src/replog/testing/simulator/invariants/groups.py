@@ -74,8 +74,7 @@ class GroupsAreWhole(Invariant):
 class VersionsGrow(Invariant):
     """Of each writer a version is committed once, and later ones after it: in full, however often its work was run.
 
-    What retention removes is said again before, so that nothing is ever forgotten; what is said again is the last. A leader that was
-    elected uncleanly may say again what was in front of all that it has: of that nobody else has to know.
+    What retention removes is said again before, so that nothing is ever forgotten; what is said again is the last.
     """
 
     name = "S17"
@@ -86,12 +85,15 @@ class VersionsGrow(Invariant):
         self._seen: dict[Ledger, int] = {}
         self._last: dict[Ledger, dict[int, int]] = {}
         """Writer -> its last version."""
+        self._back: dict[Ledger, int] = {}
+        """Where that ends which the last unclean election has left, or brought back."""
 
     def parted(self, ledger: Ledger) -> None:
         """Of each writer the last version is the last that the leader still has."""
         fork = ledger.forks[-1]
         self._seen[ledger] = end = min(fork.end, self._seen.get(ledger, 0))
         versions = self._last[ledger] = {}
+        self._back[ledger] = ledger.end
         for entry in ledger.entries[fork.start : end]:
             if entry.into >= 0:
                 versions[entry.producer_id] = max(entry.version, versions.get(entry.producer_id, -1))
@@ -99,19 +101,28 @@ class VersionsGrow(Invariant):
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
         """Look at what has been committed since the last time."""
         versions = self._last.setdefault(ledger, {})
-        for offset in range(self._seen.get(ledger, 0), ledger.end):
+        begin = ledger.forks[-1].start if ledger.forks else 0  # what is in front of its log an elected leader has forgotten
+        for offset in range(max(self._seen.get(ledger, 0), begin), ledger.end):
             entry = ledger.entries[offset]
             if entry.into < 0:
                 continue
             last = versions.get(entry.producer_id, -1)
             if entry.is_control:
-                is_known = last >= 0 or not ledger.forks or not ledger.forks[-1].start
-                if entry.version != last and is_known and NEVER_SEEN not in ledger.entries:
+                is_back = last < 0 and self._is_back(ledger, entry, offset)
+                if entry.version != last and not is_back and NEVER_SEEN not in ledger.entries:
                     self.fail(ledger, f"version {entry.version} of a writer is said again at {offset}, its last one is {last}")
             elif entry.into == 0 and entry.version <= last:
                 self.fail(ledger, f"version {entry.version} of a writer is at {offset}, after version {last}")
             versions[entry.producer_id] = max(last, entry.version)
         self._seen[ledger] = ledger.end
+
+    def _is_back(self, ledger: Ledger, entry: Entry, offset: int) -> bool:
+        """Whether an unclean election has brought it back, said again of work that is in some line, in front of the leader's log."""
+        if offset >= self._back.get(ledger, 0):
+            return False
+        work = entry.producer_id, entry.version
+        lines = (ledger.entries[:offset], *(fork.entries for fork in ledger.forks))
+        return any((one.producer_id, one.version) == work and not one.is_control for line in lines for one in line)
 
 
 class DoneIsCommitted(Invariant):
