@@ -57,6 +57,17 @@ def parted(held: int = 1, end: int = 3) -> tuple[Ledger, dict[int, Copy]]:
 # ------------------------------------------------------------------------------------------------------------- the ledger
 
 
+def test_what_a_damaged_disk_hid_is_lost_as_well() -> None:
+    """It was confirmed, and the ledger has nothing of it: whoever was told so is forgiven no less."""
+    book = ledger(3)
+    book.hidden = 5
+    copies = {broker: copy_of(broker, [entry(n) for n in range(held)]) for broker, held in ((1, 3), (3, 1))}
+    book.state, book.loss = UNCLEAN, LOSS
+    fork = part(book, copies[3], copies.values())
+    assert (fork.end, fork.reach, book.reach) == (1, 5, 1)
+    assert [fork.is_unseen(offset) for offset in range(6)] == [False, False, False, True, True, False]
+
+
 def test_only_an_election_that_is_recorded_forgives() -> None:
     book = ledger()
     book.state = UNCLEAN

@@ -46,7 +46,7 @@ class Fork:
         return self.end + len(self.entries)
 
     def is_unseen(self, offset: int) -> bool:
-        """Whether nobody knows what was there: it was trimmed in the event in which it was committed."""
+        """Whether nobody knows what was there: it was trimmed in the event in which it was committed, or a damaged disk hid it."""
         return self.end <= offset < self.reach and self.entries[offset - self.end] is NEVER_SEEN
 
     def grow(self, copy: Copy, watermark: int) -> None:
@@ -71,7 +71,8 @@ def part(ledger: Ledger, copy: Copy, copies: Iterable[Copy]) -> Fork:
     assert state is not None
     left = _left(ledger, copy, copy.high_watermark)
     end = _agreed(before, left, _held(copy, before))
-    made = Fork(state.leader_epoch, end, copy.start, before[end:], into(before, end))
+    hidden = [NEVER_SEEN] * (ledger.reach - ledger.end)  # by a disk that does not give it back
+    made = Fork(state.leader_epoch, end, copy.start, before[end:] + hidden, into(before, end))
     ledger.entries = left
     ledger.hidden = min(ledger.hidden, end)
     for one in copies:
