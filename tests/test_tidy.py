@@ -283,17 +283,16 @@ def quiet(source: Source) -> Iterator[str]:
                 yield f"{node.lineno}: calls {node.func.id}"
         if isinstance(node, ast.Attribute) and node.attr == "sleep" and source.path != SLEEPS:
             yield f"{node.lineno}: sleeps; use replog.testing.eventually"
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if node.module == "time" and "sleep" in names:
+                yield f"{node.lineno}: imports sleep; use replog.testing.eventually"
+            unsafe = sorted(UNSAFE_MODULES & names)
+            if unsafe and not source.path.startswith(SHIPS):
+                yield f"{node.lineno}: imports {', '.join(unsafe)} from {node.module}"
     for line, module in imports(source.tree):
         if UNSAFE_MODULES.intersection(module.split(".")):
             yield f"{line}: imports {module}"
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.ImportFrom):
-            continue
-        if node.module == "time" and any(alias.name == "sleep" for alias in node.names):
-            yield f"{node.lineno}: imports sleep; use replog.testing.eventually"
-        unsafe = sorted(UNSAFE_MODULES.intersection(alias.name for alias in node.names))
-        if unsafe and not source.path.startswith(SHIPS):
-            yield f"{node.lineno}: imports {', '.join(unsafe)} from {node.module}"
 
 
 def optional(source: Source) -> Iterator[str]:

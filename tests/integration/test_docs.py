@@ -223,10 +223,15 @@ def test_figures_are_seen() -> None:
 # --------------------------------------------------------------------------------------------------------------- commands
 
 
+def set_in(text: str) -> list[str]:
+    """Lines of a page that are code because they are set in."""
+    return [line for line in prose(text).splitlines() if line.startswith("    ")]
+
+
 def commands(text: str) -> list[str]:
     """Every command line of replog on a page: in blocks of shell, in lines that are set in, and inline."""
     lines = [line for kind, block in FENCED.findall(text) if kind in ("sh", "text") for line in block.splitlines()]
-    lines += [line for line in prose(text).splitlines() if line.startswith("    ")]
+    lines += set_in(text)
     shell = [piece.strip() for line in lines for piece in re.split(r"&&|\|\||[|;]|\buntil !", line)]
     said = [code.strip() for code in inline(text.replace("\\|", "|"))]
     return [one for one in (*shell, *said) if re.match(r"replog [a-z]", one)]

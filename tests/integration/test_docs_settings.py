@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.test_docs import FENCED, PAGES, inline, prose
+from tests.integration.test_docs import FENCED, PAGES, inline, set_in
 from tests.pages import ROOT
 
 import replog
@@ -53,13 +53,13 @@ def run_modules(page: str) -> Iterator[tuple[str, str]]:
     """(module and its command, the whole line) of each `python -m` on a page, in blocks, in lines that are set in, and inline."""
     text = (ROOT / page).read_text(encoding="utf-8")
     lines = [line for _, block in FENCED.findall(text) for line in block.splitlines()]
-    lines += [line for line in prose(text).splitlines() if line.startswith("    ")] + inline(text)
-    for line in lines:
+    for line in (*lines, *set_in(text), *inline(text)):
         if found := re.search(r"python -m ((?:replog|tests|benchmarks)[\w.]*)(?: ([a-z]+)\b)?", line.partition("  #")[0]):
             yield f"{found[1]} {found[2] or ''}".strip(), line.partition("  #")[0].strip()
 
 
-MODULES = sorted({module for page in PAGES for module, _ in run_modules(page)})
+LINES = [found for page in PAGES for found in run_modules(page)]
+MODULES = sorted({module for module, _ in LINES})
 
 
 @pytest.mark.processes
@@ -67,8 +67,7 @@ MODULES = sorted({module for page in PAGES for module, _ in run_modules(page)})
 def test_a_module_that_is_run_has_the_options_that_a_page_names(module: str) -> None:
     asked = subprocess.run([sys.executable, "-m", *module.split(), "--help"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert asked.returncode == 0, asked.stderr
-    lines = [line for page in PAGES for one, line in run_modules(page) if one == module]
-    named = {option for line in lines for option in re.findall(r"(?<!\S)--[a-z-]+", line)}
+    named = {option for one, line in LINES if one == module for option in re.findall(r"(?<!\S)--[a-z-]+", line)}
     assert [option for option in sorted(named - {"--help"}) if not re.search(rf"(?<![\w-]){option}(?![\w-])", asked.stdout)] == []
 
 

@@ -11,6 +11,7 @@ from replog.cli.output import Output
 from replog.cli.pages import Counts
 from replog.cli.rates import Look, Seen, rates
 from replog.cli.side_by_side import described
+from replog.cli.units import plain
 from replog.client.client import Client
 from replog.config import ClientConfig
 from replog.errors import Unavailable
@@ -126,4 +127,4 @@ def _measured(output: Output, row: dict[str, Any], with_bytes: bool) -> tuple[An
 
 
 def _shown(rate: float | None) -> str | None:
-    return None if rate is None else f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"
+    return None if rate is None else plain(rate)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["Units"]
+__all__ = ["Units", "plain"]
 
 _KIB: Final = 1 << 10
 _BINARY: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -31,7 +31,7 @@ class Units:
             return None
         if not self.raw and round(count) >= _KIB:
             return self.sized(count)
-        return str(count) if isinstance(count, int) else f"{count:.1f}" if count < _WHOLE else f"{count:.0f}"
+        return str(count) if isinstance(count, int) else plain(count)
 
     def sized(self, count: float) -> str:
         """Bytes, in a sentence: "147 bytes", "1.5 KiB". Raw: "1536 bytes"."""
@@ -67,6 +67,11 @@ class Units:
         while not self.raw and unit + 1 < len(_BINARY) and round(count / _KIB**unit) >= _KIB:
             unit += 1
         return unit
+
+
+def plain(number: float) -> str:
+    """A number without a unit: "4.2", "417"."""
+    return f"{number:.1f}" if number < _WHOLE else f"{number:.0f}"
 
 
 def _number(count: float, unit: int) -> str:

@@ -18,7 +18,11 @@ from attrs import frozen
 
 from replog.testing.simulator.plan import Plan
 
-__all__ = ["Failure", "add", "from_json", "load", "replay_command", "to_json", "write", "wrong_checks"]
+__all__ = ["Failure", "Found", "add", "from_json", "load", "replay_command", "to_json", "write", "wrong_checks"]
+
+
+Found = tuple[int, str, str, str]
+"""What a ledger tells of a finding: seed, direction, invariant, simulator."""
 
 
 @frozen
@@ -36,8 +40,8 @@ class Failure:
     """The series (`directions`) whose seed the plan was drawn for."""
 
     @property
-    def found(self) -> tuple[int, str, str, str]:
-        """As a ledger tells of it: seed, direction, invariant, simulator."""
+    def found(self) -> Found:
+        """As a ledger tells of it."""
         return self.plan.seed, self.direction, self.invariant, self.wrong_check
 
 
@@ -118,7 +122,7 @@ def add(failure: Failure, folder: Path) -> Path:
     return file
 
 
-def wrong_checks(folder: Path) -> frozenset[tuple[int, str, str, str]]:
+def wrong_checks(folder: Path) -> frozenset[Found]:
     """What simulators have found that was their own mistake (`Failure.found`), as a corpus says; none if there is no such folder. Raises as
     `load`."""
     failures = [load(file) for file in folder.glob("*.json")]

@@ -61,11 +61,9 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
             segments[poll.process] = set(lines), []
             followed.append(segments[poll.process])
         possible, polls = segments[poll.process]
-        before = polls[-1] if polls else None
-        contested = {at for at in _passed(before, poll) if any(at in lines[n] for n in possible)}
-        through = {n for n in possible if contested <= controls[n] and (n == _MAIN or not _is_after(before, ledger.forks[n]))}
-        if contested and through:
-            possible &= through
+        if polls and (contested := {at for at in _passed(polls[-1], poll) if any(at in lines[n] for n in possible)}):
+            through = {n for n in possible if contested <= controls[n] and (n == _MAIN or not _is_after(polls[-1], ledger.forks[n]))}
+            possible &= through or possible
         polls.append(poll)
         if poll.outcome == "ok":
             known = set(possible)
@@ -84,16 +82,16 @@ def split(history: History, key: str, ledger: Ledger, lost: list[dict[int, bytes
     _part(history, key, [(keys[number], lines[number], fork) for number, fork in enumerate(ledger.forks)])
 
 
-def _passed(before: Poll | None, poll: Poll) -> set[int]:
+def _passed(before: Poll, poll: Poll) -> set[int]:
     """Offsets at which a reader has found nothing, and gone on: in the line that it followed nobody has sent what was there."""
-    if before is None or before.outcome != "ok" or before.position is None or poll.position is None:
+    if before.outcome != "ok" or before.position is None or poll.position is None:
         return set()
     return set(range(before.position, poll.position)).difference(at for at, _ in before.records)
 
 
-def _is_after(poll: Poll | None, fork: Fork) -> bool:
+def _is_after(poll: Poll, fork: Fork) -> bool:
     """Whether an answer tells of more than there ever was in a fork."""
-    return poll is not None and ((poll.epoch is not None and poll.epoch >= fork.since) or (poll.high_watermark or 0) > fork.reach)
+    return (poll.epoch is not None and poll.epoch >= fork.since) or (poll.high_watermark or 0) > fork.reach
 
 
 def _part(history: History, key: str, forks: list[tuple[str, Lineage, Fork]]) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 import attrs
 from attrs import define, field, frozen
 
+from replog.testing.simulator.corpus import Found
 from replog.testing.simulator.marks import EXPECTED
 from replog.testing.simulator.running import Outcome
 from replog.testing.simulator.versions import code_version, simulator_version, version_of
@@ -35,8 +36,6 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {
 }
 
 
-Found = tuple[int, str, str, str]
-"""Seed, direction, invariant, simulator."""
 _BEGINNING: Final = b'{"code":'
 """Of every line."""
 
