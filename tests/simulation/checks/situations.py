@@ -6,22 +6,44 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.log.memory import MemoryLog
 from replog.messages import PartitionNotice
+from replog.metadata.judgements import Candidate, LossRecord
 from replog.model import Assignment, BrokerInfo, PartitionId, PartitionState
 from replog.partition.partition import Partition
 from replog.records import BatchHeader, Record, RecordBatch, encode_records, read_header
+from replog.testing.simulator.forks import part
 from replog.testing.simulator.ledger import Copy, Entry, Ledger, Violation
 from replog.testing.simulator.liveness import boot
 from replog.testing.simulator.plan import draw
 from replog.testing.simulator.world import World
 
-__all__ = ["PID", "STATE", "booted", "copy_of", "entry", "frame", "header", "holds", "ledger", "node_with", "partition", "violates"]
+__all__ = [
+    "LOSS",
+    "PID",
+    "STATE",
+    "UNCLEAN",
+    "booted",
+    "copy_of",
+    "entry",
+    "frame",
+    "header",
+    "holds",
+    "ledger",
+    "node_with",
+    "parted",
+    "partition",
+    "violates",
+]
 
 PID = PartitionId(bytes(16), 0, 0)
 STATE = PartitionState(leader=1, leader_epoch=3, isr=(1, 2), controller_epoch=1, partition_epoch=4)
+UNCLEAN = evolve(STATE, leader=3, leader_epoch=4, partition_epoch=5, isr=(3,), recovering=True)
+"""Of an election that may have lost something; LOSS is its record."""
+LOSS = LossRecord("t", "unclean", 3, 4, (Candidate(3, -1, -1),), (1, 2))
 
 
 def entry(n: int, epoch: int = 3) -> Entry:
@@ -42,6 +64,18 @@ def copy_of(broker: int, entries: list[Entry], *, first: int = 0) -> Copy:
     made = Copy(broker)
     made.entries, made.first, made.life = entries, first, 1
     return made
+
+
+def parted(held: int = 1, end: int = 3) -> tuple[Ledger, dict[int, Copy]]:
+    """Broker 3, which holds less than is committed, was elected uncleanly; it goes on in epoch 4."""
+    book = ledger(end)
+    copies = {broker: copy_of(broker, [entry(n) for n in range(end)]) for broker in (1, 2)}
+    copies[3] = copy_of(3, [entry(n) for n in range(held)])
+    for copy in copies.values():
+        copy.mismatch(book, book.end)
+    book.state, book.loss = UNCLEAN, LOSS
+    part(book, copies[3], copies.values())
+    return book, copies
 
 
 def partition(broker: int = 1, values: int = 3, log: MemoryLog | None = None) -> Partition:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
-from tests.simulation.checks.situations import PID, STATE, booted, copy_of, entry, holds, ledger, partition, violates
+from tests.simulation.checks.situations import (
+    LOSS,
+    PID,
+    STATE,
+    UNCLEAN,
+    booted,
+    copy_of,
+    entry,
+    holds,
+    ledger,
+    parted,
+    partition,
+    violates,
+)
 
-from replog.errors import LogTruncated
-from replog.messages import FetchedEntry
+from replog.errors import LogTruncated, OffsetOutOfRange
+from replog.messages import Fetched, FetchedEntry, ListedOffset, ListedOffsets
 from replog.metadata.judgements import Candidate, LossRecord
 from replog.model import Assignment
-from replog.testing.history.checker import check
-from replog.testing.history.recorder import History
 from replog.testing.simulator.clients import Acknowledged
+from replog.testing.simulator.consume import _Reader
 from replog.testing.simulator.ending import _compare
-from replog.testing.simulator.forks import gives_up, holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
+from replog.testing.simulator.forks import Fork, gives_up, holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
 from replog.testing.simulator.invariants import (
     CandidatesAreComplete,
     CandidatesAreDurable,
@@ -32,26 +44,11 @@ from replog.testing.simulator.invariants import (
 )
 from replog.testing.simulator.known import Known, told_lost
 from replog.testing.simulator.ledger import NEVER_SEEN, Copy, Entry, Ledger
-from replog.testing.simulator.lineages import split
 from replog.testing.simulator.world import World
 
 pytestmark = pytest.mark.simulation
 
-UNCLEAN = evolve(STATE, leader=3, leader_epoch=4, partition_epoch=5, isr=(3,), recovering=True)
-LOSS = LossRecord("t", "unclean", 3, 4, (Candidate(3, -1, -1),), (1, 2))
-CLIENT, KEY = ("client", 1), "t/0"
-
-
-def parted(held: int = 1, end: int = 3) -> tuple[Ledger, dict[int, Copy]]:
-    """Broker 3, which holds less than is committed, was elected uncleanly; it goes on in epoch 4."""
-    book = ledger(end)
-    copies = {broker: copy_of(broker, [entry(n) for n in range(end)]) for broker in (1, 2)}
-    copies[3] = copy_of(3, [entry(n) for n in range(held)])
-    for copy in copies.values():
-        copy.mismatch(book, book.end)
-    book.state, book.loss = UNCLEAN, LOSS
-    part(book, copies[3], copies.values())
-    return book, copies
+CLIENT = ("client", 1)
 
 
 # ------------------------------------------------------------------------------------------------------------- the ledger
@@ -170,6 +167,56 @@ def elected_again() -> tuple[Ledger, dict[int, Copy]]:
     part(book, copies[1], copies.values())
     copies[1].mismatch(book, book.end)
     return book, copies
+
+
+def test_the_first_leader_may_have_been_trimmed_until_it_heard_of_its_election() -> None:
+    """Who led before had said again what was in front; that is lost, and the work is done once more."""
+    filler = [Entry(3, n, n, 9, 0, 0, into=0, version=n) for n in range(1, 8)]
+    line = [version(1, 0), *filler, version(1, 8)._replace(is_control=True)]
+    rule, book = VersionsGrow(), ledger(0)
+    book.entries = list(line)
+    rule.committed(book, {}, copy_of(1, []), partition())
+    copy = copy_of(3, line[:2])
+    book.state, book.loss = UNCLEAN, LOSS
+    fork = part(book, copy, [copy])
+    rule.parted(book)
+    copy.entries, copy.first, copy.start, copy.matched = line[5:7], 5, 5, 0
+    leader = partition(broker=3)
+    leader.leader_epoch, leader.high_watermark = 4, 7
+    assert take_up(book, copy, leader)
+    assert (fork.start, book.end) == (5, 7)
+    rule.parted(book)
+    holds(rule.committed, book, {}, copy, leader)
+    book.entries.append(version(1, 99, epoch=4))
+    holds(rule.committed, book, {}, copy, leader)
+    book.entries.append(version(1, 100, epoch=4))
+    violates("S17", rule.committed, book, {}, copy, leader)
+
+
+def test_the_first_leader_may_have_forgotten_something_and_brought_nothing_back() -> None:
+    book, copies = parted(held=2)
+    copies[3].entries, copies[3].first, copies[3].start = [entry(1)], 1, 1
+    leader = partition(broker=3)
+    leader.leader_epoch = 4
+    assert take_up(book, copies[3], leader)
+    assert (book.forks[0].start, book.end) == (1, 2)
+    assert not take_up(book, copies[3], leader)
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_s17_an_election_that_has_lost_nothing_of_a_writer_forgives_nothing_of_it(unclean: bool) -> None:
+    """Retention took its work, and did not say it again."""
+    rule, book = VersionsGrow(), ledger(0)
+    book.entries = [version(1, 0), Entry(3, 1, 1, 9, 0, 0, into=0, version=1)]
+    rule.committed(book, {}, copy_of(1, []), partition())
+    copy = copy_of(3, list(book.entries))
+    copy.start = 1
+    if unclean:
+        book.state, book.loss = UNCLEAN, LOSS
+        assert part(book, copy, []).entries == []
+        rule.parted(book)
+    book.entries.append(version(1, 9, epoch=4))
+    violates("S17", rule.committed, book, {}, copy, partition())
 
 
 def test_s11_a_leader_may_be_cut_until_it_hears_of_its_election() -> None:
@@ -358,6 +405,43 @@ def test_s8_a_reader_is_told_if_its_records_are_gone_and_only_then() -> None:
     violates("S8", told_lost, world, LogTruncated("t", 0, 2, 2), old, [(0, 0)], "a reader")  # it has read nothing of that
     violates("S8", told_lost, world, LogTruncated("t", 0, 4, 2), book.since, [(0, 0)], "a reader")  # it was told before
     violates("S8", told_lost, world, LogTruncated("t", 0, 4, 3), old, [(0, 0)], "a reader")  # other records are at 2
+    violates("S8", told_lost, world, LogTruncated("t", 0, 4, 1), old, [(0, 0)], "a reader")  # what is at 1 is in both
+
+
+def test_a_position_in_the_log_of_now_is_not_out_of_range_because_an_election_has_lost_something() -> None:
+    world = lossy_world()
+    (book,) = world.checks.ledgers.values()
+    book.entries = [*book.entries, *(entry(n, epoch=book.since) for n in range(10, 20))]
+    reader = _Reader(next(iter(world.clients.values())), "p")
+    went: list[object] = []
+    reader._seek = lambda number, to=None: went.append(to)  # type: ignore[method-assign,assignment]
+    gone = OffsetOutOfRange("offset 8 is out of range", topic="t", partition=0)
+    reader._followed = lambda number: SimpleNamespace(offset=8, known_epoch=book.since - 1)  # type: ignore[method-assign,assignment,return-value]
+    reader._failed(gone)
+    assert went == ["latest"]
+    reader._followed = lambda number: SimpleNamespace(offset=8, known_epoch=book.since)  # type: ignore[method-assign,assignment,return-value]
+    violates("readable", reader._failed, gone)
+
+
+def test_s13_a_follower_of_the_leader_since_tells_of_the_log_of_now() -> None:
+    world = booted(unclean="topic")
+    client = next(iter(world.clients.values()))
+    batch = client.begin("t", 0, [b"a", b"b"], client.writer())
+    world.run_until(world.now_ms + 2_000, lambda: batch.done)
+    (book,) = world.checks.ledgers.values()
+    assert book.state is not None
+    epoch = book.state.leader_epoch
+    node = next(node for node in world.nodes.values() if node.broker_id != book.state.leader)
+
+    def tell(leader_epoch: int, watermark: int) -> None:
+        entry = FetchedEntry(book.identity, leader_epoch, 0, high_watermark=watermark)
+        world.checks.sent(node, CLIENT, Fetched(1, -1, 0, 0, [entry]))
+
+    violates("S13", tell, epoch, 99)
+    book.forks.append(Fork(epoch, book.end, 0, []))
+    violates("S13", tell, epoch, 99)
+    holds(tell, epoch - 1, 99)  # of a leadership before
+    violates("S13", world.checks.sent, node, CLIENT, ListedOffsets(1, [ListedOffset(book.identity, 0, 99, -1, epoch, 99, 0)]))
 
 
 def test_s8_a_reader_is_told_of_nothing_in_front_of_where_it_began() -> None:
@@ -432,114 +516,14 @@ def test_readable_what_nobody_has_seen_may_be_what_is_lost() -> None:
     violates("readable", _compare, world, book, 0, {}, 0)
 
 
-# --------------------------------------------------------------------------------------------------------------- histories
-
-
-def told(history: History, process: str, values: list[str], base: int) -> None:
-    send = history.invoke_send(process, KEY, values)
-    send.ok(base)
-
-
-def read(history: History, process: str, first: int, values: list[str], *, watermark: int, final: bool = False) -> None:
-    poll = history.invoke_poll(process, KEY, first, final=final)
-    poll.ok(list(enumerate(values, first)), watermark)
-
-
-def judged(second: str, *, assigned: bool, lost: str = "b") -> Any:
-    """"b" was confirmed and read at 1, an election lost it, and "c" was stored there; who had read "b" goes on as it is told."""
-    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
-    told(history, "w", ["a"], 0)
-    told(history, "w", ["b"], 1)
-    read(history, "r", 0, ["a", "b"], watermark=2)
-    told(history, "x", ["c", "d"], 1)
-    if assigned:
-        history.assign("r", KEY, 1)
-    read(history, "r", 1 if assigned else 2, ["c", "d"] if assigned else ["d"], watermark=3)
-    read(history, "last", 0, ["a", second, "d"], watermark=3, final=True)
-    book.entries = [entry(0), entry(7, epoch=4), entry(8, epoch=4)]
-    split(history, KEY, book, [{1: lost.encode()}], {1: b"c", 2: b"d"})
-    return check(history)
-
-
-def test_history_a_reader_is_moved_to_another_log_and_not_told() -> None:
-    holds(judged, "c", assigned=True)
-    assert judged("c", assigned=True).ok
-    violates("history", judged, "c", assigned=False)
-
-
-def test_history_where_a_leader_said_something_again_nobody_can_have_read_a_record() -> None:
-    """Else the read of a record that an election lost would be one of the log of now, where it is passed over by everybody."""
-    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
-    told(history, "w", ["a"], 0)
-    told(history, "w", ["b"], 1)
-    read(history, "r", 0, ["a", "b"], watermark=2)
-    told(history, "x", ["d"], 2)
-    history.control(KEY, 1)
-    last = history.invoke_poll("last", KEY, 0, final=True)
-    last.ok([(0, "a"), (2, "d")], 3)
-    book.entries = [entry(0), entry(7, epoch=4)._replace(is_control=True), entry(8, epoch=4)]
-    split(history, KEY, book, [{1: b"b"}], {0: b"a", 2: b"d"})
-    assert check(history).ok
-
-
-@pytest.mark.parametrize(("is_control", "counts"), [(True, {}), (False, {"poll-skip": 1})])
-def test_history_who_went_over_what_was_said_again_has_not_passed_over_a_record_of_now(is_control: bool, counts: dict[str, int]) -> None:
-    """An election lost what was said again at 1, and "c" was stored there; where a record was lost the reader should have read that."""
-    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
-    told(history, "w", ["a"], 0)
-    read(history, "r", 0, ["a"], watermark=2)
-    history.invoke_poll("r", KEY, 1, final=False).ok([], 2)
-    history.invoke_poll("r", KEY, 2, final=False).ok([], 2)
-    history.control(KEY, 1)
-    told(history, "x", ["c"], 1)
-    read(history, "last", 0, ["a", "c"], watermark=2, final=True)
-    (fork,) = book.forks
-    fork.entries = [fork.entries[0]._replace(is_control=is_control)]
-    book.entries = [entry(0), entry(7, epoch=4)]
-    split(history, KEY, book, [{}], {1: b"c"})
-    assert check(history).counts == counts
-
-
-@pytest.mark.parametrize(("watermark", "epoch"), [(9, None), (2, 4)])
-def test_history_who_is_told_of_the_log_of_now_has_passed_over_its_record(watermark: int, epoch: int | None) -> None:
-    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
-    told(history, "w", ["a"], 0)
-    read(history, "r", 0, ["a"], watermark=2)
-    history.control(KEY, 1)
-    told(history, "x", ["c"], 1)
-    for position in (1, 2):
-        history.invoke_poll("r", KEY, position, final=False).ok([], watermark, epoch)
-    read(history, "last", 0, ["a", "c"], watermark=2, final=True)
-    (fork,) = book.forks
-    fork.entries = [fork.entries[0]._replace(is_control=True)]
-    book.entries = [entry(0), entry(7, epoch=4)]
-    split(history, KEY, book, [{}], {1: b"c"})
-    assert check(history).counts == {"poll-skip": 1}
-
-
-def test_history_a_log_may_part_within_what_was_confirmed_at_once() -> None:
-    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
-    told(history, "w", ["a", "b"], 0)
-    told(history, "x", ["c"], 1)
-    read(history, "last", 0, ["a", "c"], watermark=2, final=True)
-    book.entries = [entry(0), entry(7, epoch=4)]
-    split(history, KEY, book, [{1: b"b"}], {1: b"c"})
-    assert check(history).ok
-
-
-def test_history_what_is_confirmed_and_not_forgiven_is_missed() -> None:
-    history, (book, _) = History(stale_reads=True), parted(held=1, end=2)
-    told(history, "w", ["a"], 0)
-    told(history, "w", ["b"], 1)
-    told(history, "x", ["c"], 1)
-    read(history, "last", 0, ["a"], watermark=1, final=True)
-    book.entries = [entry(0)]
-    split(history, KEY, book, [{1: b"b"}], {})
-    assert check(history).counts == {"unseen": 1}  # "c", which was confirmed by the new leader
-
-
-def test_a_history_of_a_log_that_never_parted_stays_as_it_is() -> None:
-    history = History()
-    told(history, "w", ["a"], 0)
-    split(history, KEY, ledger(), [], {})
-    assert [(send.key, send.outcome) for send in history.sends] == [(KEY, "ok")]
+def test_readable_what_is_in_the_log_of_now_is_missed_whatever_was_hidden_before() -> None:
+    world = booted(unclean="topic")
+    client = next(iter(world.clients.values()))
+    batch = client.begin("t", 0, [b"later"], client.writer())
+    world.run_until(world.now_ms + 2_000, lambda: batch.done)
+    (book,) = world.checks.ledgers.values()
+    book.forks.append(Fork(1, 0, 0, [NEVER_SEEN]))
+    client.acknowledged.append(Acknowledged(book.identity, 0, [b"before"]))
+    holds(_compare, world, book, 0, {0: b"other"}, 0)
+    client.acknowledged.append(Acknowledged(book.identity, 0, [b"later"]))
+    violates("readable", _compare, world, book, 0, {0: b"other"}, 0)

@@ -185,7 +185,7 @@ def test_s17_only_what_an_unclean_election_brings_back_was_in_front_of_a_log(ver
     """Not what its leader says later, nor what is in no line."""
     rule, book = VersionsGrow(), committed(body(version=2), PLAIN)
     rule.committed(book, {}, copy_of(1, []), partition())
-    book.forks.append(Fork(4, 1, 1, book.entries[1:], 0))
+    book.forks.append(Fork(4, 1, 1, [*book.entries[1:], *stored(said_again(2)).entries], 0))
     again = stored(said_again(version)).entries
     book.entries = [*book.entries[:1], *(again if is_back else ())]
     rule.parted(book)

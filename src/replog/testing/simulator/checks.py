@@ -330,7 +330,7 @@ class Checks:
             partitions = node.broker.partitions if node.broker is not None else {}
             for entry in message.entries:
                 ledger, partition = self.ledger(entry.partition), partitions.get(entry.partition)
-                for listed in () if entry.error or self._is_of_a_fork(node, ledger, partition) else self._listed:
+                for listed in () if entry.error or ledger.fork_of(entry.leader_epoch) is not None else self._listed:
                     listed(to, ledger, partition, entry)
 
     def _sent_fetched(self, node: Node, to: Address, message: Fetched) -> None:
@@ -340,7 +340,7 @@ class Checks:
             if client and not entry.error:
                 assert node.broker is not None
                 ledger, partition = self.ledger(entry.partition), node.broker.partitions.get(entry.partition)
-                for shown in () if self._is_of_a_fork(node, ledger, partition) else self._shown:
+                for shown in () if ledger.fork_of(entry.leader_epoch) is not None else self._shown:
                     shown(to, ledger, partition, entry, found)
 
     def _ship(self, node: Node, entry: FetchedEntry) -> list[Headers]:

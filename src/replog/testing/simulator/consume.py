@@ -135,6 +135,11 @@ class _Reader:
         found = self._followed(number)
         return None if found is None else found.offset
 
+    def _epoch(self, number: int) -> int:
+        """Under which leader epoch its position was confirmed; -1: none."""
+        found = self._followed(number)
+        return -1 if found is None else found.known_epoch
+
     def _place(self, number: int) -> int:
         """The same; below everything where it is not known."""
         known = self._known(number)
@@ -150,7 +155,7 @@ class _Reader:
             return
         assert error.partition is not None
         position = self._place(error.partition)
-        if is_lost(self.world, error.partition, position):
+        if is_lost(self.world, error.partition, position, self._epoch(error.partition)):
             self._seek(error.partition, "latest")
             return
         if not self.world.is_trimmed(error.partition, position):

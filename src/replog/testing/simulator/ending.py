@@ -15,7 +15,7 @@ from replog.testing.history.checker import check
 from replog.testing.history.events import NEVER, Send, Value
 from replog.testing.history.recorder import History
 from replog.testing.simulator.clients import TOPIC, SimulatedClient, text_of
-from replog.testing.simulator.known import is_forgiven
+from replog.testing.simulator.known import Forgiven
 from replog.testing.simulator.ledger import Ledger, Violation
 from replog.testing.simulator.lineages import split
 
@@ -152,12 +152,13 @@ def _compare(world: World, ledger: Ledger, start: int, values: dict[int, bytes |
         end += 1
     if end < committed:
         raise Violation("readable", f"{where} is committed to {committed}, and read from {start} to {end}")
+    forgiven = Forgiven(world, ledger.identity)
     for client in world.clients.values():
         for told in client.acknowledged:
             if told.identity != ledger.identity:
                 continue
             for at, value in enumerate(told.values, told.base_offset):
-                if at >= start and values.get(at) != value and not is_forgiven(world, ledger.identity, at, value):
+                if at >= start and values.get(at) != value and not forgiven.has(at, value):
                     raise Violation("readable", f"confirmed at offset {at} of {where}: {value!r}, read: {values.get(at)!r}")
 
 

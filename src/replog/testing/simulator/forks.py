@@ -82,16 +82,16 @@ def part(ledger: Ledger, copy: Copy, copies: Iterable[Copy]) -> Fork:
 
 
 def take_up(ledger: Ledger, copy: Copy, partition: Partition) -> bool:
-    """The first leader since such an election begins: until it heard of that it may have followed who led before, and have more of a fork.
-    Whether it has brought something back.
+    """The first leader since such an election begins: until it heard of that it may have followed who led before, and have more of a fork,
+    or less in front. Whether it has brought something back, or forgotten it.
     """
     if not ledger.forks or partition.leader_epoch < ledger.since or any(epoch >= ledger.since for epoch in ledger.leaders):
         return False
-    left = _left(ledger, copy, partition.high_watermark)
-    if len(left) <= ledger.end:
-        return False
-    ledger.entries = left
-    return True
+    left, last = _left(ledger, copy, partition.high_watermark), ledger.forks[-1]
+    is_trimmed, last.start = copy.start > last.start, max(copy.start, last.start)
+    if len(left) > ledger.end:
+        ledger.entries = left
+    return is_trimmed or ledger.entries is left
 
 
 def gives_up(ledger: Ledger, copies: Mapping[int, Copy], copy: Copy, leader_epoch: int, offset: int) -> bool:

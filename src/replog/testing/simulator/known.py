@@ -14,7 +14,7 @@ from replog.testing.simulator.ledger import Ledger, Violation
 if TYPE_CHECKING:
     from replog.testing.simulator.world import World
 
-__all__ = ["Known", "is_forgiven", "is_lost", "is_passed_over", "told_lost"]
+__all__ = ["Forgiven", "Known", "is_lost", "is_passed_over", "told_lost"]
 
 
 class Known:
@@ -59,7 +59,7 @@ def is_passed_over(world: World, partition: int, offset: int, epoch: int, confir
 
 
 def told_lost(world: World, error: LogTruncated, known_epoch: int, epochs: Sequence[tuple[int, int]], who: str) -> int:
-    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or if more are.
+    """A reader is told that records are gone which it has read: where it may go on. Raises Violation if none are, or more, or fewer.
 
     `epochs` is where each leader epoch began of what it has read: where the first one did, it began to read; without any, it has read
     nothing, and what was in front of its position is gone. What changed in front of that is nothing to it, and nobody can name it.
@@ -68,6 +68,9 @@ def told_lost(world: World, error: LogTruncated, known_epoch: int, epochs: Seque
     partition, told = error.partition, error.divergent_offset
     if not is_lost(world, partition, error.offset, known_epoch):
         raise Violation("S8", f"{who} at {error.offset} of partition {partition} is told: {error}") from error
+    kept = min((fork.end for one in _ledgers(world, partition) for fork in one.forks if fork.since > known_epoch), default=0)
+    if told < min(kept, error.offset):
+        raise Violation("S8", f"{who} at {error.offset} of partition {partition} is sent back to {told}, nothing is lost below {kept}")
     for ledger in _ledgers(world, partition):
         changed = _changed(world, ledger, known_epoch, begun)
         if changed is not None and changed < told:
@@ -96,11 +99,18 @@ def _changed(world: World, ledger: Ledger, known_epoch: int, begun: int) -> int 
     return found
 
 
-def is_forgiven(world: World, identity: PartitionId, offset: int, value: bytes) -> bool:
-    """Whether what was acknowledged there was lost by an election that may do so."""
-    if any(fork.is_unseen(offset) for fork in world.checks.ledger(identity).forks):
-        return True
-    return any(found.get(offset) == value for found in world.checks.lost(identity))
+class Forgiven:
+    """What elections that may lose something have taken out of one log: it is gone through once, however much is asked for."""
+
+    def __init__(self, world: World, identity: PartitionId) -> None:
+        self._forks = world.checks.ledger(identity).forks
+        self._lost, self._left = world.checks.lost(identity), world.checks.left(identity)
+
+    def has(self, offset: int, value: bytes) -> bool:
+        """Whether what was acknowledged there is among it."""
+        if any(fork.is_unseen(offset) for fork in self._forks):
+            return self._left.get(offset) != value
+        return any(found.get(offset) == value for found in self._lost)
 
 
 def _ledgers(world: World, partition: int) -> list[Ledger]:

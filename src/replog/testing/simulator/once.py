@@ -60,8 +60,8 @@ class Once(Workload):
         """(partition, work) -> the rows of each attempt, or of each publication."""
         self._done: list[_Done] = []
         self._attempts = 0
-        self._lost: dict[PartitionId, list[dict[int, bytes | None]]] = {}
-        """What elections that may lose something have taken, each: offset -> the value there."""
+        self._lost: dict[PartitionId, dict[str, list[tuple[int, int]]]] = {}
+        """Of each writer (offset, version) of what elections have taken."""
         self._forks: dict[PartitionId, list[Fork]] = {}
 
     async def work(self, client: SimulatedClient) -> None:
@@ -208,7 +208,7 @@ class Once(Workload):
 
     def check(self, world: World) -> None:
         """What was read at the very end holds each piece of work whole or not at all, once, in the order of its versions."""
-        self._lost = {identity: world.checks.lost(identity) for identity in {done.identity: None for done in self._done}}
+        self._lost = {one: _work_lost(world.checks.lost(one)) for one in {done.identity: None for done in self._done}}
         self._forks = {identity: world.checks.ledger(identity).forks for identity in self._lost}
         for partition in range(world.plan.shape.partitions):
             key = f"{TOPIC}/{partition}"
@@ -249,14 +249,21 @@ class Once(Workload):
         writer, version = done.work
         if any(fork.is_unseen(done.base_offset) for fork in self._forks.get(done.identity, ())):
             return True
-        for lost in self._lost.get(done.identity, ()):
-            for offset, value in lost.items():
-                row = text_of(value).split("|")
-                if row[0] + "|" != _KIND or row[1] != writer or (done.base_offset >= 0 and offset != done.base_offset):
-                    continue
-                if int(row[2]) == version or (done.base_offset < 0 and int(row[2]) > version):
-                    return True
+        for offset, lost in self._lost.get(done.identity, {}).get(writer, ()):
+            if lost == version if done.base_offset == offset else done.base_offset < 0 and lost >= version:
+                return True
         return False
+
+
+def _work_lost(lost: list[dict[int, bytes | None]]) -> dict[str, list[tuple[int, int]]]:
+    """Of each writer (offset, version) of what is lost: gone through once, however much is asked for."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for line in lost:
+        for offset, value in line.items():
+            kind, *row = text_of(value).split("|")
+            if kind + "|" == _KIND:
+                found.setdefault(row[0], []).append((offset, int(row[1])))
+    return found
 
 
 def judge(found: dict[int, str], start: int, possible: dict[_Work, list[list[str]]]) -> dict[_Work, tuple[int, int]]:

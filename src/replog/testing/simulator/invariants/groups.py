@@ -94,8 +94,9 @@ class VersionsGrow(Invariant):
         self._seen[ledger] = end = min(fork.end, self._seen.get(ledger, 0))
         versions = self._last[ledger] = {}
         self._back[ledger] = ledger.end
-        for entry in ledger.entries[fork.start : end]:
-            if entry.into >= 0:
+        forgotten = _forgotten(ledger)
+        for offset, entry in enumerate(ledger.entries[:end]):
+            if entry.into >= 0 and (offset >= fork.start or (forgotten is not None and entry.producer_id not in forgotten)):
                 versions[entry.producer_id] = max(entry.version, versions.get(entry.producer_id, -1))
 
     def committed(self, ledger: Ledger, copies: Copies, copy: Copy, partition: Partition) -> None:
@@ -109,7 +110,7 @@ class VersionsGrow(Invariant):
             last = versions.get(entry.producer_id, -1)
             if entry.is_control:
                 is_back = last < 0 and self._is_back(ledger, entry, offset)
-                if entry.version != last and not is_back and NEVER_SEEN not in ledger.entries:
+                if entry.version != last and not is_back and NEVER_SEEN not in ledger.entries[:offset]:
                     self.fail(ledger, f"version {entry.version} of a writer is said again at {offset}, its last one is {last}")
             elif entry.into == 0 and entry.version <= last:
                 self.fail(ledger, f"version {entry.version} of a writer is at {offset}, after version {last}")
@@ -123,6 +124,13 @@ class VersionsGrow(Invariant):
         work = entry.producer_id, entry.version
         lines = (ledger.entries[:offset], *(fork.entries for fork in ledger.forks))
         return any((one.producer_id, one.version) == work and not one.is_control for line in lines for one in line)
+
+
+def _forgotten(ledger: Ledger) -> set[int] | None:
+    """Writers of whom elections have lost something: a leader knows nothing of them if it is in front of its log. None: it may be any."""
+    if ledger.given_up or any(NEVER_SEEN in line for line in (ledger.entries, *(fork.entries for fork in ledger.forks))):
+        return None
+    return {entry.producer_id for fork in ledger.forks for entry in fork.entries if entry.into >= 0}
 
 
 class DoneIsCommitted(Invariant):
