@@ -68,6 +68,7 @@ class Noting:
         life.controller.receive = self.controller_receives
         life.controller.tick = self.controller_ticks
         life.broker.receive = self.broker_receives
+        life._seat.watch._receive = self.broker_receives  # to whom the pump hands some of the messages instead
 
     def controller_receives(self, sender: Any, message: Any, now_ms: int) -> None:
         """As the controller does."""
