@@ -25,7 +25,7 @@ from replog.errors import LogTruncated, OffsetOutOfRange
 from replog.messages import Fetched, FetchedEntry, ListedOffset, ListedOffsets
 from replog.metadata.judgements import Candidate, LossRecord
 from replog.model import Assignment
-from replog.testing.simulator.clients import Acknowledged
+from replog.testing.simulator.clients import Acknowledged, SimulatedClient
 from replog.testing.simulator.consume import _Reader
 from replog.testing.simulator.ending import _compare
 from replog.testing.simulator.forks import Fork, gives_up, holding_more, is_of_a_fork, may_have_lost, part, take_up, texts
@@ -396,6 +396,16 @@ def lossy_world() -> World:
     return world
 
 
+def written(*values: bytes) -> tuple[World, SimulatedClient, Ledger]:
+    """Where elections may lose something: these values, committed, and the client that has appended them."""
+    world = booted(unclean="topic")
+    client = next(iter(world.clients.values()))
+    batch = client.begin("t", 0, list(values), client.writer())
+    world.run_until(world.now_ms + 2_000, lambda: batch.done)
+    (book,) = world.checks.ledgers.values()
+    return world, client, book
+
+
 def test_s8_a_reader_is_told_if_its_records_are_gone_and_only_then() -> None:
     world = lossy_world()
     (book,) = world.checks.ledgers.values()
@@ -424,11 +434,7 @@ def test_a_position_in_the_log_of_now_is_not_out_of_range_because_an_election_ha
 
 
 def test_s13_a_follower_of_the_leader_since_tells_of_the_log_of_now() -> None:
-    world = booted(unclean="topic")
-    client = next(iter(world.clients.values()))
-    batch = client.begin("t", 0, [b"a", b"b"], client.writer())
-    world.run_until(world.now_ms + 2_000, lambda: batch.done)
-    (book,) = world.checks.ledgers.values()
+    world, _, book = written(b"a", b"b")
     assert book.state is not None
     epoch = book.state.leader_epoch
     node = next(node for node in world.nodes.values() if node.broker_id != book.state.leader)
@@ -474,11 +480,7 @@ def test_what_a_client_may_rely_on_ends_where_an_election_has_lost_something_sin
 
 
 def test_values_of_a_fork_are_those_that_were_sent() -> None:
-    world = booted(unclean="topic")
-    client = next(iter(world.clients.values()))
-    batch = client.begin("t", 0, [b"a", b"b"], client.writer())
-    world.run_until(world.now_ms + 2_000, lambda: batch.done)
-    (book,) = world.checks.ledgers.values()
+    world, _, book = written(b"a", b"b")
     assert texts(book.entries, 0, world.checks.bodies) == {0: b"a", 1: b"b"}
     assert texts(book.entries, 0, {}) == {}
     book.state, book.loss = UNCLEAN, LOSS
@@ -490,11 +492,7 @@ def test_values_of_a_fork_are_those_that_were_sent() -> None:
 
 
 def test_readable_what_was_confirmed_and_is_lost_is_forgiven_by_its_value() -> None:
-    world = booted(unclean="topic")
-    client = next(iter(world.clients.values()))
-    batch = client.begin("t", 0, [b"a"], client.writer())
-    world.run_until(world.now_ms + 2_000, lambda: batch.done)
-    (book,) = world.checks.ledgers.values()
+    world, client, book = written(b"a")
     client.acknowledged.append(Acknowledged(book.identity, 0, [b"a"]))
     violates("readable", _compare, world, book, 0, {0: b"other"}, 1)
     part(book, copy_of(1, []), [])
@@ -517,11 +515,7 @@ def test_readable_what_nobody_has_seen_may_be_what_is_lost() -> None:
 
 
 def test_readable_what_is_in_the_log_of_now_is_missed_whatever_was_hidden_before() -> None:
-    world = booted(unclean="topic")
-    client = next(iter(world.clients.values()))
-    batch = client.begin("t", 0, [b"later"], client.writer())
-    world.run_until(world.now_ms + 2_000, lambda: batch.done)
-    (book,) = world.checks.ledgers.values()
+    world, client, book = written(b"later")
     book.forks.append(Fork(1, 0, 0, [NEVER_SEEN]))
     client.acknowledged.append(Acknowledged(book.identity, 0, [b"before"]))
     holds(_compare, world, book, 0, {0: b"other"}, 0)

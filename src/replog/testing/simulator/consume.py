@@ -141,7 +141,7 @@ class _Reader:
         return -1 if found is None else found.known_epoch
 
     def _place(self, number: int) -> int:
-        """The same; below everything where it is not known."""
+        """As `_known`; below everything where it is not known."""
         known = self._known(number)
         return -1 if known is None else known
 

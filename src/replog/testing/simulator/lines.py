@@ -11,7 +11,7 @@ from typing import Final
 from replog.testing.history.events import Poll
 from replog.testing.simulator.ledger import NEVER_SEEN, Entry, Ledger, Violation
 
-__all__ = ["MAIN", "Line", "Lines", "Reader", "lines_of"]
+__all__ = ["MAIN", "Line", "Lines", "Reader"]
 
 MAIN: Final = -1
 """The line in which it all ended; the others have the numbers of their forks."""
@@ -20,23 +20,13 @@ Line = dict[int, str]
 """Offset -> value, as far as they are known."""
 
 
-def lines_of(lost: list[Line], ends: list[int], last: Line) -> dict[int, Line]:
-    """By number, of what each fork has from where it parts on, at `ends`, and of `last`, in which it all ended."""
-    found, line = {MAIN: last}, last
-    for number in range(len(lost) - 1, -1, -1):
-        line = {offset: value for offset, value in line.items() if offset < ends[number]} | lost[number]
-        found[number] = line
-    return found
-
-
 class Lines:
     """What is known of each line of a partition, by its number."""
 
     def __init__(self, ledger: Ledger, lost: list[Line], last: Line) -> None:
         """`lost`: the values in each fork, from where it parts from what came next; `last`: those of the log of now."""
-        forks = ledger.forks
-        self._since = [fork.since for fork in forks]
-        self.values = lines_of(lost, [fork.end for fork in forks], last)
+        self._ledger, forks = ledger, ledger.forks
+        self.values = _lines_of(lost, [fork.end for fork in forks], last)
         self._ends = {MAIN: ledger.reach, **{number: fork.reach for number, fork in enumerate(forks)}}
         self._controls = {MAIN: _controls(ledger.entries, 0)}
         """Offsets at which no reader finds anything: nobody has sent what is there."""
@@ -48,7 +38,8 @@ class Lines:
 
     def told_by(self, epoch: int) -> int:
         """The line that a leadership of this epoch tells of."""
-        return next((number for number, since in enumerate(self._since) if epoch < since), MAIN)
+        fork = self._ledger.fork_of(epoch)
+        return MAIN if fork is None else self._ledger.forks.index(fork)
 
     def is_nothing(self, offsets: set[int], number: int) -> bool:
         """Whether a reader of a line may find nothing at any of these."""
@@ -132,6 +123,15 @@ class Reader:
             through -= {number for number in through if lines.is_beyond(teller, number)}
         if through:
             self._possible = through
+
+
+def _lines_of(lost: list[Line], ends: list[int], last: Line) -> dict[int, Line]:
+    """By number, of what each fork has from where it parts on, at `ends`, and of `last`, in which it all ended."""
+    found, line = {MAIN: last}, last
+    for number in range(len(lost) - 1, -1, -1):
+        line = {offset: value for offset, value in line.items() if offset < ends[number]} | lost[number]
+        found[number] = line
+    return found
 
 
 def _controls(entries: list[Entry], first: int) -> set[int]:

@@ -243,7 +243,6 @@ class Once(Workload):
             elif base != done.base_offset or done.end_offset not in (-1, end):
                 raise Violation("once", f"{told} to {done.end_offset}, it is at {base} to {end}")
 
-
     def _is_forgiven(self, done: _Done) -> bool:
         """Whether an election that may lose something has taken what a client was told of, or the later work that it was told of."""
         writer, version = done.work
