@@ -68,8 +68,8 @@ def called_at(
         sys.settrace(before)
 
 
-_THROUGH_C = {"<genexpr>", "__init__", "__eq__", "__hash__", "__len__"}
-"""Python code that is called by what is called: any(), a class, a dict."""
+_THROUGH_C = {"<genexpr>", "__init__", "__call__", "__eq__", "__hash__", "__len__"}
+"""Python code that is called by what is called: any(), a class, an object, a dict."""
 
 
 @cache
@@ -81,7 +81,7 @@ def signalled_at(moment: int, where: Callable[[FrameType], bool], action: Callab
     """Run `action` with a KeyboardInterrupt at the n-th moment there in which the interpreter looks for signals; whether it came to that.
 
     It looks as a function is entered and a generator resumed, where a loop jumps back, and once a call has returned that is not of Python
-    code: nowhere between what is assigned and the return of it.
+    code: nowhere between what is assigned and the return of it, nor between an exception and who catches it.
     """
     seen = 0
     called: dict[FrameType, bool] = {}
@@ -104,6 +104,8 @@ def signalled_at(moment: int, where: Callable[[FrameType], bool], action: Callab
                 seen += 1
                 if seen == moment:
                     raise KeyboardInterrupt
+        elif event == "exception":
+            called[frame] = False
         elif event == "return":
             called.pop(frame, None)
         return trace

@@ -88,6 +88,7 @@ class FileLogDirectory(LogDirectory):
         """Logs that lost the end of a write, or more, when this directory was opened."""
         self._limits = limits or BrokerConfig()
         self._failed = ""
+        self._failure_noted = False
         self._closed = ""
         self._broker_epoch = -1
         self.staging: FileStaging = FileStaging(fs, f"{self.path}/{_STAGED}")
@@ -411,7 +412,9 @@ class FileLogDirectory(LogDirectory):
             self._lock.release()  # an interrupt may have kept the first call from it
             return
         try:
-            if clean and not self._failed and not any(log.is_damaged for log in self._logs.values()):
+            if self._failed:
+                self._fail(self._failed)
+            elif clean and not any(log.is_damaged for log in self._logs.values()):
                 self._leave_clean()
         finally:
             self._closed = f"log directory {self.path} is closed"
@@ -443,10 +446,10 @@ class FileLogDirectory(LogDirectory):
 
     def _fail(self, reason: str) -> None:
         """A flush failed: nothing here can be trusted to reach the disk any more, now and after the next open."""
-        if not self._failed:
-            self._failed = reason
+        self._failed = self._failed or reason
+        if not self._failure_noted:  # perhaps since an interrupt came between
             for log in self._logs.values():
-                log.fail(reason)
+                log.fail(self._failed)
             # The disk is failing; if not even this can be stored, a power cut will be assumed or found.
             try:
                 self._write_life(evolve(self._life, flush_failed=True))
@@ -454,6 +457,7 @@ class FileLogDirectory(LogDirectory):
                 with suppress(OSError):  # no note at all says as much, and takes no space
                     self.fs.unlink(f"{self.path}/{_LIFE}")
                     self.fs.fsync_dir(self.path)
+            self._failure_noted = True
 
     def _write_life(self, life: Life) -> None:
         write_plain(self.fs, self.path, _LIFE, life.to_plain())
@@ -473,6 +477,7 @@ class FileLogDirectory(LogDirectory):
         if self._closed:
             raise LogClosed(self._closed)
         if self._failed:
+            self._fail(self._failed)
             raise LogDamaged(self._failed)
 
 

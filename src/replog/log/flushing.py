@@ -38,20 +38,18 @@ class FlushRun:
             self._refused = error
             self.release()
 
-    def __call__(self) -> OSError | None:
-        """Blocks. The error, if there was one."""
+    def __call__(self) -> None:
+        """Blocks. Raises OSError if it fails: an error that was returned could get lost to a signal on the way."""
         if self._refused is not None:
-            return self._refused
+            raise self._refused
         try:
             for segment in self._segments:
                 self._files.fs.fsync(segment.fd)
             for folder in self.folders:
                 self._files.fs.fsync_dir(folder)
-        except FileNotFoundError as error:
-            return None if self._is_closed() else error  # in quarantine its folder has another name, and nobody needs it any more
-        except OSError as error:
-            return error
-        return None
+        except FileNotFoundError:
+            if not self._is_closed():  # in quarantine its folder has another name, and nobody needs it any more
+                raise
 
     def release(self) -> None:
         """Unpin the segments. Idempotent; a flush that is dropped releases itself."""

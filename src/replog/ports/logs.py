@@ -96,6 +96,7 @@ class FlushToken:
     """truncate_to and reset_to raise the log's generation; a token of an older one moves nothing."""
     end: int
     run_: Callable[[], OSError | None]
+    """Returns or raises the error, if there is one."""
     error: OSError | None = None
 
     @property
@@ -105,7 +106,11 @@ class FlushToken:
 
     def run(self) -> FlushToken:
         """Make everything below `end` durable (fsync). Blocks."""
-        self.error = self.run_()
+        try:
+            self.error = self.run_()
+        except OSError as error:
+            self.error = error  # no signal comes between: the system says once that an fsync has failed
+            error.__traceback__ = None  # a circle, by way of this frame
         return self
 
 

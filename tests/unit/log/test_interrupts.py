@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import gc
+import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 import pytest
-from tests.interrupts import interrupted_at
+from tests.interrupts import interrupted_at, signalled_at
 from tests.unit.log.lives import IDENTITY, kill, open_directory, open_log
 
 from replog.config import TopicConfig
+from replog.errors import LogDamaged
+from replog.log.directory import FileLogDirectory
 from replog.log.flushing import FlushRun
 from replog.log.open_files import FileSlice
-from replog.ports import Log
-from replog.testing.disk import MemoryFs
+from replog.ports import FlushToken, Log
+from replog.testing.disk import MemoryFs, SimulatedDisk
 from replog.testing.log_contract import append, batch_of, shown
 
 
 def in_log(frame: FrameType) -> bool:
-    return "/replog/log/" in frame.f_code.co_filename
+    return "/replog/log/" in frame.f_code.co_filename or frame.f_code.co_filename.endswith("/replog/ports/logs.py")
 
 
 def one(log: Log) -> Callable[[], object]:
@@ -78,3 +82,59 @@ def test_an_interrupt_before_the_first_line_of_a_pin_leaves_nothing_to_release(k
     finally:
         sys.unraisablehook = hook
     assert raised == []
+
+
+def flushed(log: Log, token: FlushToken) -> Callable[[], None]:
+    def run() -> None:
+        with suppress(LogDamaged):
+            log.flushed(token.run())
+
+    return run
+
+
+def told(directory: FileLogDirectory, log: Log, token: FlushToken) -> bool:
+    if token.failed:
+        with pytest.raises(LogDamaged):
+            log.flushed(token)
+    return token.failed
+
+
+def used(directory: FileLogDirectory, log: Log, token: FlushToken) -> bool:
+    if directory._failed:
+        with pytest.raises(LogDamaged):
+            directory.checkpoint()
+        assert directory._life.flush_failed, "before anything ends this life"
+    return bool(directory._failed)
+
+
+def closed(directory: FileLogDirectory, log: Log, token: FlushToken) -> bool:
+    if directory._failed:
+        directory.close(clean=False)
+    return bool(directory._failed)
+
+
+@pytest.mark.parametrize("then", [told, used, closed])
+def test_a_failed_fsync_is_noted_wherever_a_signal_comes_in(then: Callable[[FileLogDirectory, Log, FlushToken], bool]) -> None:
+    """The system says it once. Whoever was interrupted tells the log once more, uses the directory or closes it: the next life knows."""
+    moment, failed = 0, 0
+    interrupted = True
+    while interrupted:
+        moment += 1
+        disk = SimulatedDisk(random.Random(1))
+        directory, log = open_log(disk, TopicConfig())
+        append(log, 2)
+        token = log.flush()
+        assert token is not None
+        disk.arm("fsync_error", paths=".log", times=1)
+        interrupted = signalled_at(moment, in_log, flushed(log, token))
+        disk.disarm()
+        assert token.failed == bool(disk.injected), moment
+        known = then(directory, log, token)
+        failed += known
+        assert isinstance(token.run_, FlushRun)
+        token.run_.release()
+        kill(disk, directory)
+        directory = open_directory(disk)
+        assert (directory.loss.kind, directory.loss.lossy) == (("power", (IDENTITY,)) if known else ("process", ())), moment
+        directory.close(clean=True)
+    assert failed > 1
