@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.config import SCATTERED_KEYS_MAX, TopicConfig, check_partition_number
 from replog.errors import Code, UsageError, rejection
+from replog.errors.texts import number_text
 from replog.model import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from replog.payload import as_bytes, check_rows
 from replog.records import Record
@@ -30,7 +31,6 @@ __all__ = [
     "parse_acks",
     "parse_place",
     "parse_position",
-    "shown",
 ]
 
 Acks = int | Literal["all"]
@@ -82,7 +82,7 @@ def parse_place(place: object, name: str) -> int:
         wanted = parse_position(place, name)[1]
         assert wanted is not None
         return wanted
-    given = shown(place) if isinstance(place, int) and not isinstance(place, bool) else repr(place)
+    given = number_text(place) if isinstance(place, int) and not isinstance(place, bool) else repr(place)
     raise UsageError(f'{name} is {given}; allowed are "earliest", "latest" or a datetime')
 
 
@@ -91,13 +91,8 @@ def check_count(name: str, value: object, low: int, high: int = 2**63 - 1) -> in
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is an int, not {value!r}")
     if not low <= value <= high:
-        raise UsageError(f"{name} is {shown(value)}; allowed are {low} to {high}")
+        raise UsageError(f"{name} is {number_text(value)}; allowed are {low} to {high}")
     return int.__int__(value)
-
-
-def shown(number: int) -> str:
-    """A number in an error: Python makes no text of one with thousands of digits."""
-    return str(number) if abs(number) < 2**128 else f"(a number of {number.bit_length()} bits)"
 
 
 def check_list(name: str, value: object, of: str) -> Iterable[Any]:

@@ -71,12 +71,12 @@ def explanation(topic: str, partition: int, said: dict[str, Any], followers: dic
     sentences, missing = [first, _since(said["since_ms"]), *others], {int(broker): why for broker, why in said["missing"].items()}
     if followers is not None:
         end, high = followers["end_offset"], followers["high_watermark"]
-        held = "" if high == end else f"; the last {end - high} are not committed"
+        held = "" if high == end else f", of which {f'the first {high} are' if high else 'none is'} known to be committed"
         sentences.append(f"The leader has {_records(end)}{held}.")
         for one in followers["followers"]:
             lags = one["end_offset"] != end if one["in_sync"] else one["end_offset"] is not None or not missing.get(one["broker"])
             if lags:
-                sentences.append(_follower(one, end))
+                sentences.append(_follower(one, end, why="" if missing.get(one["broker"]) else one["why"]))
             if missing.get(one["broker"]) == "":
                 missing[one["broker"]] = one["why"]
     elif said["leader"] is not None:
@@ -92,8 +92,8 @@ def _since(wall_ms: int | None) -> str:
     return f"So it has been since {datetime.fromtimestamp(wall_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC."
 
 
-def _follower(one: dict[str, Any], end: int) -> str:
-    """How far one follower is, and what keeps it from joining."""
+def _follower(one: dict[str, Any], end: int, *, why: str) -> str:
+    """How far one follower is, and what keeps it from joining: "" if the controller has said it."""
     at, lag = one["end_offset"], one["lag_ms"]
     if at is None:
         where = "has fetched nothing of this leader yet"
@@ -102,8 +102,7 @@ def _follower(one: dict[str, Any], end: int) -> str:
     else:
         where = f"is at {at}, {_records(end - at)} behind"
     since = f", and was caught up {lag / 1_000:.1f} s ago" if lag and at is not None else ""
-    why = f": {one['why']}" if one["why"] else ""
-    return f"Broker {one['broker']} {where}{since}{why}."
+    return f"Broker {one['broker']} {where}{since}{f': {why}' if why else ''}."
 
 
 def _records(count: int) -> str:

@@ -137,7 +137,8 @@ def elect(controller: Controller, topic: str, partition: int, manner: Manner = P
         if refusal.code != Code.PREFERRED_LEADER_NOT_AVAILABLE:
             raise
         why = why_away(cluster, identity, replicas[0] if manner.to is None else manner.to)
-        raise Refusal(refusal.code, f"{refusal}: {why or 'it has not caught up with the leader'}") from None
+        behind = "it may miss records that were committed" if state.leader is None else "it has not caught up with the leader"
+        raise Refusal(refusal.code, f"{refusal}: {why or behind}") from None
     return controller.store_state(identity, known, after)
 
 

@@ -113,7 +113,8 @@ def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: Partiti
     begun = {*cluster.emptied(partition), *state.anew}
     awaited = whom_to_await(state, intact, begun)
     if state.isr or state.elr:
-        yield f"It waits for {_or((*state.isr, *state.elr))}: who is eligible (ELR) holds everything that was committed. Start one of them."
+        yield f"It waits for {_or((*state.isr, *state.elr))}: who is eligible (ELR) holds everything that was committed."
+        yield from _remedy(cluster, partition, (*state.isr, *state.elr), "or")
     elif awaited and all(r in live for r in awaited):
         yield f"No replica is known to be complete: {_are(awaited)} being asked how far they reach, and who has most will lead."
     elif awaited:
@@ -124,12 +125,27 @@ def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: Partiti
             anew = [r for r in state.last_known if r in begun]
             hope = f"{_or(more, 'and')} may hold more now, so it waits for all"
             yield f"Of them {_or(anew, 'and')} began anew, in an empty folder or cut at damage: {hope}."
-        yield f"Start {_or(away, 'and')}."
+        yield from _remedy(cluster, partition, away, "and")
     else:
         yield "No replica is known to be complete, or to have been the last that was."
     others = [r for r in cluster.replicas(partition) if r in live and r not in state.elr]
     if others:
         yield f"If they are gone for good: an unclean election of {name} takes {_or(others)}, and loses the records that are not there."
+
+
+def _remedy(cluster: Cluster, partition: PartitionId, awaited: Sequence[int], word: str) -> Iterator[str]:
+    """What brings those back that are waited for. Who is fenced comes by itself, or says below why not."""
+    gone = [b for b in awaited if b not in cluster.brokers]
+    broken, roomless = cluster.broken_of(partition), [b for b in cluster.roomless(partition) if b in awaited]
+    failed = [b for b in awaited if b in broken]
+    steps = [
+        f"start {_or(gone, word)}" if gone else "",
+        f"repair the disk of {_or(failed, word)} and start {'it' if len(failed) == 1 else 'them'} again" if failed else "",
+        f"make room on the disk of {_or(roomless, word)}" if roomless else "",
+    ]
+    text = f", {word} ".join(filter(None, steps))
+    if text:
+        yield f"{text[0].upper()}{text[1:]}."
 
 
 def _reasons(cluster: Cluster, partition: PartitionId, brokers: Sequence[int]) -> dict[int, str]:

@@ -6,17 +6,13 @@ from typing import Final
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.errors import UsageError
+from replog.errors.texts import number_text
 from replog.records import RecordBatch
 
 __all__ = ["OFFSET_MAX", "check_batch", "check_epoch", "check_room", "check_settings", "checked", "whole"]
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _EPOCH_MAX: Final = (1 << 31) - 1
-
-
-def _shown(number: int) -> str:
-    """Python makes no text of a number with thousands of digits."""
-    return str(number) if abs(number) < 1 << 128 else f"a number of {number.bit_length()} bits"
 
 
 def whole(value: int, name: str = "offset") -> int:
@@ -29,14 +25,14 @@ def whole(value: int, name: str = "offset") -> int:
 def checked(offset: int, name: str = "offset") -> int:
     """An offset, or a time, that can be stored."""
     if not 0 <= whole(offset, name) <= OFFSET_MAX:
-        raise UsageError(f"{name} is 0 to {OFFSET_MAX}, not {_shown(offset)}")
+        raise UsageError(f"{name} is 0 to {OFFSET_MAX}, not {number_text(offset)}")
     return offset
 
 
 def check_epoch(epoch: int, last_epoch: int) -> None:
     """A leader epoch that a log of `last_epoch` can enter."""
     if not max(last_epoch, 0) <= whole(epoch, "epoch") <= _EPOCH_MAX:
-        raise UsageError(f"epoch is {max(last_epoch, 0)} (not below the log's latest) to {_EPOCH_MAX}, not {_shown(epoch)}")
+        raise UsageError(f"epoch is {max(last_epoch, 0)} (not below the log's latest) to {_EPOCH_MAX}, not {number_text(epoch)}")
 
 
 def check_batch(batch: RecordBatch) -> None:

@@ -11,10 +11,10 @@ from zlib import crc32
 
 from attrs import define, field
 
-from replog.client.arguments import shown
 from replog.client.client import Client
 from replog.client.partitioner import PARTITIONERS, crc32_partition
 from replog.errors import Code, rejection
+from replog.errors.texts import number_text
 from replog.spark.cells import BATCH_OVERHEAD
 
 __all__ = ["Placement", "Topics", "partitions_of", "room_in"]
@@ -55,7 +55,7 @@ class Placement:
         for number in named:
             if number not in self._known:
                 those = ", ".join(map(str, self.numbers[:20])) + (f" and {len(self.numbers) - 20} more" if len(self.numbers) > 20 else "")
-                text = f"{place(number)}: topic {self.topic!r} has no partition {shown(number)}; it has {those}"
+                text = f"{place(number)}: topic {self.topic!r} has no partition {number_text(number)}; it has {those}"
                 raise rejection(Code.UNKNOWN_TOPIC_OR_PARTITION, text, topic=self.topic)
 
 

@@ -23,8 +23,11 @@ def seen(*followers: tuple[int, bool, int | None, int | None, str], end: int = 1
 
 @pytest.mark.parametrize(("answer", "followers", "lines", "missing"), [
     (said(), seen((2, True, 100, 0, "")), ["The leader has 100 records."], {}),
-    (said(), seen((2, True, 100, 0, ""), end=101), ["The leader has 101 records; the last 1 are not committed.",
+    (said(), seen((2, True, 100, 0, ""), end=101), ["The leader has 101 records, of which the first 100 are known to be committed.",
      "Broker 2 is at 100, 1 record behind."], {}),
+    (said(), seen(end=7, high=0), ["The leader has 7 records, of which none is known to be committed."], {}),
+    (said(b2="its disk has failed"), seen((2, False, 100, 0, "it is about to join")), ["The leader has 100 records.",
+     "Broker 2 has all of them."], {2: "its disk has failed"}),
     (said(b2=""), seen((2, False, 40, 12_345, "it is at 40, below the high watermark 100")), ["The leader has 100 records.",
      "Broker 2 is at 40, 60 records behind, and was caught up 12.3 s ago: it is at 40, below the high watermark 100."],
      {2: "it is at 40, below the high watermark 100"}),

@@ -124,6 +124,17 @@ def test_a_preferred_leader_that_is_back_is_elected():
     assert world.state().leader_epoch == before.leader_epoch + 1
 
 
+def test_who_may_lack_records_is_not_said_to_be_behind_a_leader_that_is_not_there():
+    world = World(3)
+    topic = world.create(assignment={0: [3, 1]}, config={"min_isr": 1})
+    assert world.propose(3, pid(topic), [3]).error == Code.NONE
+    world.kill(3)
+    assert world.state().leader is None
+    (result,) = world.admin("elect", partitions=[["t", 0]], to=1).result["partitions"]
+    assert result[2] == Code.PREFERRED_LEADER_NOT_AVAILABLE
+    assert result[3].endswith("it may miss records that were committed")
+
+
 def test_a_preferred_leader_that_is_not_in_sync_is_not_elected():
     world = World(3)
     topic = world.create(assignment={0: [3, 1, 2]}, config={"min_isr": 1})

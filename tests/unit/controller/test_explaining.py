@@ -60,6 +60,11 @@ def broken(world: World, topic: bytes) -> None:
     world.settle()
 
 
+def last_known_gone_or_with_a_failed_disk(world: World, topic: bytes) -> None:
+    last_known_with_a_failed_disk(world, topic)
+    world.kill(3)
+
+
 def draining(world: World, topic: bytes) -> None:
     world.admin("drain", broker=2)
 
@@ -78,6 +83,19 @@ def preferred_is_not_the_leader(world: World, topic: bytes) -> None:
 def unclean(world: World, topic: bytes) -> None:
     leaderless(world, topic)
     world.admin("elect", partitions=[["t", 0]], unclean=True)
+
+
+def leaderless_with_a_failed_disk(world: World, topic: bytes) -> None:
+    world.propose(1, pid(topic), [1, 3])
+    world.kill(3)
+    world.send(1, ("controller", world.controller_id), ReplicasFailed(1, world.nodes[1].broker.broker_epoch, "I/O error", [pid(topic)]))
+    world.settle()
+
+
+def last_known_with_a_failed_disk(world: World, topic: bytes) -> None:
+    last_known(world, topic)
+    world.send(1, ("controller", world.controller_id), ReplicasFailed(1, world.nodes[1].broker.broker_epoch, "I/O error", [pid(topic)]))
+    world.settle()
 
 
 def last_known(world: World, topic: bytes) -> None:
@@ -102,7 +120,7 @@ SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = 
         ["Nobody leads", "lost records"],
     ),
     leaderless: (
-        ["Nobody leads t-0, in epoch 1", "It waits for brokers 1 or 3: who is eligible (ELR)", "Start one of them.",
+        ["Nobody leads t-0, in epoch 1", "It waits for brokers 1 or 3: who is eligible (ELR)", "Start brokers 1 or 3.",
          "an unclean election of t-0 takes broker 2, and loses the records that are not there",
          "Broker 2 is not in sync: it is live, but may miss"],
         ["In sync"],
@@ -124,8 +142,19 @@ SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = 
     ),
     last_known: (
         ["Nobody leads t-0", "No replica is known to be complete. The last that were are brokers 1 and 3; it waits until all are live",
-         "Start broker 3.", "an unclean election of t-0 takes brokers 1 or 2"],
-        ["In sync", "ELR"],
+         "Broker 3 is not in sync: it is fenced", "an unclean election of t-0 takes brokers 1 or 2"],
+        ["In sync", "ELR", "Start"],
+    ),
+    leaderless_with_a_failed_disk: (
+        ["It waits for broker 3: who is eligible", "Start broker 3.", "Broker 1 is not in sync: its disk has failed"],
+        ["Repair"],
+    ),
+    last_known_with_a_failed_disk: (
+        ["The last that were are brokers 1 and 3", "Repair the disk of broker 1 and start it again."],
+        ["Start broker"],
+    ),
+    last_known_gone_or_with_a_failed_disk: (
+        ["The last that were are brokers 1 and 3", "Start broker 3, and repair the disk of broker 1 and start it again."], [],
     ),
 }  # fmt: skip
 
@@ -146,6 +175,15 @@ def test_a_situation_is_told(situation):
         assert part not in text
     assert all(line.endswith(".") and line[0].isupper() for line in answer.result["sentences"])
     assert {int(b) for b in answer.result["missing"]} == {1, 2, 3} - set(world.state().isr)
+
+
+def test_who_has_no_room_is_not_to_be_started():
+    world = World(2)
+    world.nodes[2].broker.full = True
+    world.create(assignment={0: [2]}, config={"min_isr": 1})
+    sentences = world.admin("explain", name="t", partition=0).result["sentences"]
+    assert "Make room on the disk of broker 2." in sentences
+    assert not [one for one in sentences if "tart" in one]
 
 
 def test_what_was_lost_is_told_by_the_next_controller_too():

@@ -99,7 +99,7 @@ _WRONG = {
     "wall_ms is an int, not 'x'": lambda log: log.retained_start("x", 1),
     "limit is 0 to 9223372036854775807, not -1": lambda log: log.retained_start(1, -1),
     "offset is an int, not []": lambda log: log.group_floor([]),
-    "offset is 0 to 9223372036854775807, not a number of 16610 bits": lambda log: log.group_floor(10**5_000),
+    "offset is 0 to 9223372036854775807, not (a number of 16610 bits)": lambda log: log.group_floor(10**5_000),
     "epoch is an int, not 'x'": lambda log: log.enter_epoch("x"),
     "token is what flush() has returned, not None": lambda log: log.flushed(None),
 }
