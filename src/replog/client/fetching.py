@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replog.client.operations import PartitionOp
 from replog.client.parting import Parting
-from replog.client.refusals import denied
 from replog.client.results import Fetch as FetchResult
 from replog.config import BATCH_RECORDS_MAX
-from replog.errors import Code, LogTruncated, ReplogError, UndecodableBatch, rejection
+from replog.errors import Code, LogTruncated, UndecodableBatch, rejection
 from replog.messages import Epochs, EpochsEntry, EpochsResult, Fetch, Fetched, FetchedEntry, FetchEntry, OffsetsForLeaderEpoch
 from replog.model import Address, PartitionId
 from replog.records import BadBatch, RecordBatch
@@ -48,7 +47,6 @@ class FetchOp(PartitionOp):
 
     is_read = True
     action = READ
-    """What has to be allowed."""
 
     def __init__(
         self,
@@ -126,10 +124,6 @@ class FetchOp(PartitionOp):
             return OffsetsForLeaderEpoch(self.request, [EpochsEntry(place.identity, place.leader_epoch, self._asks)])
         entry = FetchEntry(place.identity, place.leader_epoch, self.offset, -1, self.max_bytes)
         return Fetch(self.request, -1, -1, 0, -1, self._slice_ms, 1, self.max_bytes, [entry], verify=bool(self.damage))
-
-    def refused(self, code: int) -> ReplogError:
-        """As of every question to a leader; and what is not allowed, if that is it."""
-        return denied(super().refused(code), self.action)
 
     def answered(self, core: ClientCore, answer: Any, now_ms: int) -> int:
         """Records, the verdict on our epoch, or a refusal."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from replog.client.operations import PartitionOp
-from replog.client.refusals import GO_BACK, NOT_STORED, denied
-from replog.errors import Code, ReplogError
+from replog.client.refusals import GO_BACK, NOT_STORED
+from replog.errors import Code
 from replog.messages import Produce, ProducedEntry, ProduceEntry, Publish, Published, Stage, StagedAttempt
 from replog.model import ACKS_ALL
 from replog.records import RecordBatch
@@ -24,10 +24,7 @@ class _OnceOp(PartitionOp):
 
     changes = True
     in_doubt_after = GO_BACK - NOT_STORED
-
-    def refused(self, code: int) -> ReplogError:
-        """As of every question to a leader; and what is not allowed, if that is it."""
-        return denied(super().refused(code), WRITE)
+    action = WRITE
 
 
 class AppendOnceOp(_OnceOp):

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from replog.client.refusals import denied
 from replog.client.unreached import whom_not_reached
 from replog.client.view import Place, View
 from replog.config import WISH_ITEMS_MAX
 from replog.errors import Code, Rejected, ReplogError, TimedOut, Unavailable, error_name, rejection
 from replog.messages import Admin, AdminAnswer
 from replog.model import Address, PartitionId
-from replog.security.roles import wish
+from replog.security.roles import DESCRIBE, wish
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
@@ -172,6 +173,9 @@ class PartitionOp(Operation):
     `expected` is the log that the caller means: if another one has taken its name, the operation fails with UnknownTopicId.
     """
 
+    action: str = DESCRIBE
+    """What it does with the topic, as an authorizer calls it."""
+
     def __init__(self, what: str, topic: str, partition: int, deadline_ms: int, expected: PartitionId | None = None) -> None:
         super().__init__(what, deadline_ms)
         self.topic = topic
@@ -219,9 +223,9 @@ class PartitionOp(Operation):
         return f"{self.topic}-{self.partition} to have a leader, to answer {self.what}"
 
     def refused(self, code: int) -> ReplogError:
-        """The error, naming the partition and the broker."""
+        """The error, naming the partition and the broker; and what is not allowed, if that is it."""
         broker = self.place.leader if self.place is not None else None
-        return rejection(code, topic=self.topic, partition=self.partition, broker=broker)
+        return denied(rejection(code, topic=self.topic, partition=self.partition, broker=broker), self.action)
 
 
 def recreated(topic: str, partition: int) -> ReplogError:

@@ -66,3 +66,8 @@ def test_what_a_leader_answers(answer: Any, returned: int, result: Any, failed: 
     core: Any = None
     assert op.answered(core, answer, 0) == returned
     assert (op.result, None if op.error is None else str(op.error)) == (result, failed)
+
+
+def test_what_is_not_allowed_is_named() -> None:
+    refused = str(FollowersOp("t", 0, 1_000).refused(Code.TOPIC_AUTHORIZATION_FAILED))
+    assert "t-0: this client may not describe topic 't'" in refused
