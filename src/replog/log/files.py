@@ -25,6 +25,10 @@ BUFFERS_MAX: Final = 1024
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
+_STREAMS_MAX: Final = 2
+"""stdin, stdout, stderr: where a program was started with one of them closed, the next file gets its number, and what anybody prints."""
+
+
 class Turns(Protocol):
     """A lock for `with`, which the thread that holds it may take again."""
 
@@ -54,7 +58,8 @@ class Fs:
 
     def open(self, path: str, *, create: bool = False) -> int:
         """A descriptor for reading and writing. With `create` the file is made if it is missing; the folder is not synced."""
-        return os.open(path, _FLAGS | (os.O_CREAT if create else 0), 0o600)
+        fd = os.open(path, _FLAGS | (os.O_CREAT if create else 0), 0o600)
+        return fd if fd > _STREAMS_MAX else _above_the_streams(fd)
 
     def fsync_dir(self, path: str) -> None:
         """Make creations, removals and renames in the folder `path` durable."""
@@ -106,6 +111,13 @@ class Fs:
     def turns(self) -> Turns:
         """For what several threads share."""
         return threading.RLock()  # type: ignore[return-value]
+
+
+def _above_the_streams(fd: int) -> int:
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _STREAMS_MAX + 1)
+    finally:
+        os.close(fd)
 
 
 OS: Final = Fs()
