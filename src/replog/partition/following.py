@@ -86,7 +86,7 @@ class Following:
     def _append(self, entry: FetchedEntry) -> Followed:
         """Append whole batches exactly as stored. Whatever does not fit is a fault of the way here: fetched again, not a disk fault."""
         log = self.log
-        expected = log.end_offset
+        expected, epoch = log.end_offset, log.last_epoch
         batches: list[RecordBatch] = []
         outcome = Followed.APPENDED
         try:
@@ -95,12 +95,12 @@ class Following:
                 for batch in parsed(piece.view(), log.identity) if known is None else known:
                     if batch.base_offset != expected:
                         raise BadBatch(f"expected offset {expected}, found {batch.base_offset}")
-                    if batch.leader_epoch > self.leader_epoch:
-                        raise BadBatch(f"epoch {batch.leader_epoch} from a leader of epoch {self.leader_epoch}")
+                    if not epoch <= batch.leader_epoch <= self.leader_epoch:
+                        raise BadBatch(f"epoch {batch.leader_epoch} behind epoch {epoch}, from a leader of epoch {self.leader_epoch}")
                     if batch.identity != log.identity:
                         raise BadBatch(f"batch of log {batch.identity!r} for log {log.identity!r}")
                     batches.append(batch)
-                    expected += batch.count
+                    expected, epoch = expected + batch.count, batch.leader_epoch
         except BadBatch:
             outcome = Followed.RETRY
         if batches:

@@ -199,6 +199,7 @@ GOOD = batch("b", 1, 1).to_bytes()
         GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
         batch("b", 2, 1).to_bytes(),  # not the offset that was asked for
         batch("b", 1, 6).to_bytes(),  # of an epoch that its leader does not have
+        batch("b", 1, 0).to_bytes(),  # of an older epoch than what is before it
         b"",
     ],
 )
@@ -214,6 +215,13 @@ def test_what_came_whole_before_the_fault_is_kept() -> None:
     second = batch("c", 2, 1).to_bytes()
     assert following(log).take(entry_with(GOOD + second[:-3]), 0) == (Followed.RETRY, 2)
     assert log.end_offset == 2
+
+
+def test_epochs_do_not_go_back_within_an_answer_either() -> None:
+    log = log_of(("a", 1))
+    data = batch("b", 1, 3).to_bytes() + batch("c", 2, 2).to_bytes()
+    assert following(log).take(entry_with(data), 0) == (Followed.RETRY, 2)
+    assert log.epochs.entries() == ((1, 0), (3, 1))
 
 
 def answer_of(leader: MemoryLog, offset: int) -> FetchedEntry:
