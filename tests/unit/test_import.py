@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -46,6 +47,13 @@ def test_a_client_loads_no_broker(code: str) -> None:
     modules, _ = loaded_after(code)
     assert "replog.runtime.connected" in modules
     assert not {name for name in modules if name.startswith(("replog.broker", "replog.controller", "replog.partition", "replog.metadata."))}
+
+
+def test_msgpack_without_its_compiled_part_is_refused_by_what_needs_it() -> None:
+    without, command = {**os.environ, "MSGPACK_PUREPYTHON": "1"}, [sys.executable, "-c", "import replog.codec"]
+    run = subprocess.run(command, env=without, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "ImportError: replog needs the compiled part of msgpack, and found another: unset MSGPACK_PUREPYTHON" in run.stderr
 
 
 @pytest.mark.parametrize("name", replog.__all__)

@@ -42,6 +42,20 @@ SEEN_MAX: Final = 100
 """Values that are kept to be used again, of one message: more topics and assignments than that have little in common."""
 
 
+def _check_msgpack() -> None:
+    """Raise ImportError unless arrays can be opened one by one where none may be made: so it is in msgpack's compiled part alone."""
+    unpacker = Unpacker(max_array_len=0)
+    unpacker.feed(b"\x91")
+    try:
+        unpacker.read_array_header()
+    except ValueError as error:
+        help_ = "unset MSGPACK_PUREPYTHON, or install a wheel of msgpack for this Python"
+        raise ImportError(f"replog needs the compiled part of msgpack, and found another: {help_}") from error
+
+
+_check_msgpack()
+
+
 class _Reader:
     """One frame on its way in. `value()` is the next scalar, `array()` opens the next array; neither ever makes a container."""
 
