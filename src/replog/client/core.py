@@ -462,7 +462,7 @@ class ClientCore:
                 self._ready[item.queue] = None
             else:
                 self.drop_request(item.request)
-                item.uncertain, item.address = True, None
+                item.uncertain, item.address = item.uncertain or not item.is_unreached, None
                 self._advance(item, now_ms)
         self.moved += len(moved)
         return silent

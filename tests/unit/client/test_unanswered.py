@@ -15,7 +15,7 @@ from replog.client.operations import AT_LATEST, AdminOp
 from replog.client.unanswered import Unanswered
 from replog.client.view import Place, View
 from replog.config import ClientConfig
-from replog.errors import Code, Unavailable, UnknownTopicOrPartition
+from replog.errors import Code, TopicAlreadyExists, Unavailable, UnknownTopicOrPartition
 from replog.messages import (
     Admin,
     ClusterView,
@@ -29,6 +29,7 @@ from replog.messages import (
     Produced,
     ProducedEntry,
     TopicView,
+    Unreached,
 )
 from replog.model import BrokerInfo, PartitionId
 from replog.records import RecordBatch
@@ -416,6 +417,30 @@ def test_a_wish_goes_to_the_next_controller() -> None:
     assert asked.error is None
     first, second = net.of(Admin)
     assert (first[1], second[1]) == (1, 2)
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_wish_that_reached_nobody_was_not_granted_by_who_was_the_controller(sent: bool) -> None:
+    """So that what its successor says of it is the answer: somebody else has made that topic."""
+    cluster, driver, client = make({"t": 1})
+    client.topics()
+    cluster.paused = {1}
+    started = driver.now_ms()
+    asked = AdminOp("create_topic", {"name": "t"}, started + 60_000, granted_code=Code.TOPIC_ALREADY_EXISTS)
+
+    def lose(to: Any, message: Any) -> bool:
+        if to == 1 and isinstance(message, Admin) and not sent:
+            driver.flying.append((driver.now_ms(), 0, CLIENT, None, Unreached(to, message)))
+            return True
+        return False
+
+    driver.filter = lose
+    driver.core.submit(asked, started)
+    driver.pass_time(5_000)
+    cluster.controller_epoch += 1
+    driver.pass_time(4_000)
+    assert asked.done
+    assert isinstance(asked.error, TopicAlreadyExists) == (not sent)
 
 
 def test_a_topic_that_is_gone_has_no_leader_to_wait_for() -> None:
