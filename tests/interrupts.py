@@ -52,8 +52,8 @@ def called_at(
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal seen
-        if frame.f_code.co_name == "__del__" or not where(frame):
-            return None  # an exception in what cleans up leads nowhere
+        if _cleans_up(frame) or not where(frame):
+            return None
         if event in events:
             seen += 1
             if seen == line:
@@ -66,6 +66,13 @@ def called_at(
         return action()
     finally:
         sys.settrace(before)
+
+
+def _cleans_up(frame: FrameType | None) -> bool:
+    """Whether it is what a finalizer does: an exception there leads nowhere."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 _THROUGH_C = {"<genexpr>", "__init__", "__call__", "__eq__", "__hash__", "__len__"}
@@ -92,7 +99,7 @@ def signalled_at(moment: int, where: Callable[[FrameType], bool], action: Callab
         if event == "call":
             if frame.f_back is not None and frame.f_back in called and frame.f_code.co_name not in _THROUGH_C:
                 called[frame.f_back] = False
-            if frame.f_code.co_name == "__del__" or not where(frame):
+            if _cleans_up(frame) or not where(frame):
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             called[frame] = True

@@ -71,7 +71,8 @@ def explanation(topic: str, partition: int, said: dict[str, Any], followers: dic
     sentences, missing = [first, _since(said["since_ms"]), *others], {int(broker): why for broker, why in said["missing"].items()}
     if followers is not None:
         end, high = followers["end_offset"], followers["high_watermark"]
-        held = "" if high == end else f", of which {f'the first {high} are' if high else 'none is'} known to be committed"
+        first = f"the first {f'{high} are' if high > 1 else 'is'}" if high else "none is"
+        held = "" if high == end else f", of which {first} known to be committed"
         sentences.append(f"The leader has {_records(end)}{held}.")
         for one in followers["followers"]:
             lags = one["end_offset"] != end if one["in_sync"] else one["end_offset"] is not None or not missing.get(one["broker"])

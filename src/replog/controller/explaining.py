@@ -61,7 +61,11 @@ def explain(controller: Controller, event: AdminAsked) -> Decision:
     result: dict[str, Any] = {"sentences": [], "leader": None, "since_ms": controller.led_since.get(partition) or None, "missing": {}}
     if state is None:
         reasons = _reasons(cluster, partition, assignment.replicas)
-        result["sentences"] = [f"{name} has never had a leader: none of its replicas has been live yet.", *_each(reasons, None)]
+        result["sentences"] = [
+            f"{name} has never had a leader: none of its replicas has been live yet.",
+            *_remedy(cluster, partition, assignment.replicas, "or"),
+            *_each(reasons, None),
+        ]
     else:
         outside = [r for r in assignment.replicas if r not in state.isr]
         reasons = _reasons(cluster, partition, outside)
@@ -96,7 +100,9 @@ def _in_sync(cluster: Cluster, partition: PartitionId, state: PartitionState, as
     yield f"In sync {_are(state.isr)}: {count} of {len(assignment.replicas)} replicas; min_isr is {min_isr}."
     if lacking > 0:
         more = "1 more replica is" if lacking == 1 else f"{lacking} more replicas are"
-        yield f"Those are too few: acks=all is refused and nothing is committed until {more} in sync. Start or repair those below."
+        yield f"Those are too few: acks=all is refused and nothing is committed until {more} in sync."
+        outside = [r for r in assignment.replicas if r not in state.isr]
+        yield from _remedy(cluster, partition, outside, "or" if lacking < len(outside) else "and")
     leaving = cluster.leaving()
     if state.leader in leaving:
         yield f"Broker {state.leader} is draining, and leads because nobody else is in sync: it is replaced as soon as somebody is."
@@ -134,7 +140,7 @@ def _waiting(cluster: Cluster, partition: PartitionId, name: str, state: Partiti
 
 
 def _remedy(cluster: Cluster, partition: PartitionId, awaited: Sequence[int], word: str) -> Iterator[str]:
-    """What brings those back that are waited for. Who is fenced comes by itself, or says below why not."""
+    """What brings those back that are waited for. Who is fenced or behind comes by itself, or it is said below why not."""
     gone = [b for b in awaited if b not in cluster.brokers]
     broken, roomless = cluster.broken_of(partition), [b for b in cluster.roomless(partition) if b in awaited]
     failed = [b for b in awaited if b in broken]

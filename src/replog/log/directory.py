@@ -28,7 +28,7 @@ from replog.errors import LogClosed, LogCorrupt, LogDamaged, LogFull, UsageError
 from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import is_sealed_file, read_file, read_plain, unpack, unseal, write_plain
-from replog.log.files import OS, Fs, check_path, kill_in_child
+from replog.log.files import OS, Fs, check_path, kill_in_child, make_folders
 from replog.log.lock import FolderLock
 from replog.log.log import FileLog
 from replog.log.loss import Life, gravest, judge
@@ -103,6 +103,8 @@ class FileLogDirectory(LogDirectory):
             self._open()
             kill_in_child(self)
         except BaseException:
+            if self._storage.syncs.failure:
+                self._fail(self._storage.syncs.reason)
             self._closed = f"log directory {self.path} could not be opened"  # nor closed once more in a forked child
             for log in self._logs.values():
                 log.close()
@@ -116,7 +118,7 @@ class FileLogDirectory(LogDirectory):
         try:
             names = self.fs.listdir(self.path)
         except FileNotFoundError:
-            _make_folders(self.fs, self.path)
+            make_folders(self.fs, self.path)
             names = []
         except NotADirectoryError:
             raise UsageError(f"{self.path} is a file, not a log directory") from None
@@ -133,7 +135,7 @@ class FileLogDirectory(LogDirectory):
         self.directory_id = self._read_meta()
         for folder in (_LOGS, _QUARANTINE):
             if self.fs.size(f"{self.path}/{folder}") is None:
-                _make_folders(self.fs, f"{self.path}/{folder}")
+                make_folders(self.fs, f"{self.path}/{folder}")
         life = self._life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}", shapes.LIFE))
         self._catalogue = Catalogue.load(self.fs, self.path, anew=life.flush_failed)
         self._finish_quarantines()
@@ -256,7 +258,7 @@ class FileLogDirectory(LogDirectory):
     def _sync_folder(self, folder: str) -> None:
         """While it is opened. The system tells of a failure once: the next open must not trust what the cache shows."""
         try:
-            self.fs.fsync_dir(folder)
+            self._storage.syncs.folder(folder)
         except OSError as error:
             self._storage.flush_failed(error)
             raise
@@ -412,10 +414,12 @@ class FileLogDirectory(LogDirectory):
             self._lock.release()  # an interrupt may have kept the first call from it
             return
         try:
-            if self._failed:
-                self._fail(self._failed)
-            elif clean and not any(log.is_damaged for log in self._logs.values()):
-                self._leave_clean()
+            try:
+                if clean and not self._is_failed and not any(log.is_damaged for log in self._logs.values()):
+                    self._leave_clean()
+            finally:
+                if self._is_failed:
+                    self._fail(self._storage.syncs.reason)
         finally:
             self._closed = f"log directory {self.path} is closed"
             try:
@@ -443,6 +447,11 @@ class FileLogDirectory(LogDirectory):
             for log in self._logs.values():
                 log.die_in_child()
             self._lock.release()
+
+    @property
+    def _is_failed(self) -> bool:
+        """Whether an fsync has failed, or a file operation for good; also where whoever asked was interrupted as he heard of it."""
+        return bool(self._failed or self._storage.syncs.failure)
 
     def _fail(self, reason: str) -> None:
         """A flush failed: nothing here can be trusted to reach the disk any more, now and after the next open."""
@@ -476,19 +485,9 @@ class FileLogDirectory(LogDirectory):
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosed(self._closed)
-        if self._failed:
-            self._fail(self._failed)
+        if self._is_failed:
+            self._fail(self._storage.syncs.reason)
             raise LogDamaged(self._failed)
-
-
-def _make_folders(fs: Fs, path: str) -> None:
-    """Make a folder and those above it that are missing, durably."""
-    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
-    if fs.size(parent) is None:
-        _make_folders(fs, parent)
-    with suppress(FileExistsError):
-        fs.mkdir(path)
-    fs.fsync_dir(parent)
 
 
 def _fail(directory: ref[FileLogDirectory], lock: FolderLock, reason: str) -> None:

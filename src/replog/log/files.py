@@ -12,12 +12,13 @@ import fcntl
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakSet
 
 from replog.errors import UsageError
 
-__all__ = ["BUFFERS_MAX", "OS", "DiesInChild", "Fs", "Turns", "check_path", "kill_in_child"]
+__all__ = ["BUFFERS_MAX", "OS", "DiesInChild", "Fs", "Turns", "check_path", "kill_in_child", "make_folders"]
 
 BUFFERS_MAX: Final = 1024
 """IOV_MAX on Linux: most buffers that one `pwritev` takes."""
@@ -140,6 +141,16 @@ def check_path(path: object, name: str = "path", hint: str = "name a folder") ->
         raise UsageError(f"{name} is {path!r}; it cannot be written in the encoding of file names") from None
     except FileNotFoundError:
         raise UsageError(f"{name} is {path!r}, and the current folder is gone; name it from the root") from None
+
+
+def make_folders(fs: Fs, path: str) -> None:
+    """Make a folder and those above it that are missing, durably."""
+    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    if fs.size(parent) is None:
+        make_folders(fs, parent)
+    with suppress(FileExistsError):
+        fs.mkdir(path)
+    fs.fsync_dir(parent)
 
 
 class DiesInChild(Protocol):

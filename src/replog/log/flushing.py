@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from replog.log.open_files import OpenFiles
 from replog.log.segment import Segment
+from replog.log.storage import Storage
 from replog.ports import NO_DESCRIPTORS
 
 __all__ = ["FlushRun"]
@@ -14,14 +14,15 @@ __all__ = ["FlushRun"]
 class FlushRun:
     """fsync of some segments, then of the folders that got new names. May run in another thread; everything else here may not."""
 
-    __slots__ = ("_files", "_is_closed", "_refused", "_segments", "folders", "names")
+    __slots__ = ("_files", "_is_closed", "_refused", "_segments", "_syncs", "folders", "names")
 
     def __init__(
-        self, files: OpenFiles, segments: Sequence[Segment], folders: Sequence[str], names: int, is_closed: Callable[[], bool]
+        self, storage: Storage, segments: Sequence[Segment], folders: Sequence[str], names: int, is_closed: Callable[[], bool]
     ) -> None:
         """Pins the segments; `is_closed` tells whether the log has been put away since. Raises OSError if one cannot be opened; not for
         want of descriptors, which passes: then the flush comes to nothing, and says so when it is run."""
-        self._files = files
+        self._files = files = storage.files
+        self._syncs = storage.syncs
         self._is_closed = is_closed
         self._segments: list[Segment] = []
         self.folders = folders
@@ -44,9 +45,9 @@ class FlushRun:
             raise self._refused
         try:
             for segment in self._segments:
-                self._files.fs.fsync(segment.fd)
+                self._syncs.file(segment.fd)
             for folder in self.folders:
-                self._files.fs.fsync_dir(folder)
+                self._syncs.folder(folder)
         except FileNotFoundError:
             if not self._is_closed():  # in quarantine its folder has another name, and nobody needs it any more
                 raise

@@ -197,9 +197,9 @@ class _Recovery:
         """fsync of a file, or of the folder. The system tells of a failure once: the next open must not trust what the cache shows."""
         try:
             if fd is None:
-                self.fs.fsync_dir(self.folder)
+                self.storage.syncs.folder(self.folder)
             else:
-                self.fs.fsync(fd)
+                self.storage.syncs.file(fd)
         except OSError as error:
             self.storage.flush_failed(error)
             raise

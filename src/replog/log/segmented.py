@@ -123,7 +123,7 @@ class SegmentedLog(StoredLog):
         try:
             self._storage.fs.ftruncate(segment.fd, segment.size)
             if written:
-                self._sync(lambda: self._storage.fs.fsync(segment.fd))
+                self._sync(lambda: self._storage.syncs.file(segment.fd))
         except OSError as again:
             self._damaged(f"a write failed ({error}) and could not be taken back: {again}", again)
         self._refuse_append(error)
@@ -170,12 +170,12 @@ class SegmentedLog(StoredLog):
             while self._segments[-1] is not segment:
                 self._remove_segment(self._segments[-1])
             if self._unlinked:
-                self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
+                self._sync(lambda: self._storage.syncs.folder(self._storage.folder_of(self.identity)))
                 self._unlinked = False
             if position < segment.size:  # last: what may fail for a moment comes before it, and nothing has changed then
                 remove_summary(fs, segment)
                 fs.ftruncate(files.descriptor(segment), position)
-                self._sync(lambda: fs.fsync(segment.fd))
+                self._sync(lambda: self._storage.syncs.file(segment.fd))
         except OSError as error:
             if self.end_offset == end:
                 self._refuse("cannot be truncated", error)
@@ -190,7 +190,7 @@ class SegmentedLog(StoredLog):
         """Remove (or rename) the file of the first or the last segment, once the removal before this one is durable."""
         fs = self._storage.fs
         if self._unlinked:
-            self._sync(lambda: fs.fsync_dir(self._storage.folder_of(self.identity)))
+            self._sync(lambda: self._storage.syncs.folder(self._storage.folder_of(self.identity)))
         self._unlinked = True
         remove_summary(fs, segment)
         if new_path:
@@ -251,8 +251,8 @@ class SegmentedLog(StoredLog):
         note = max([note, *earlier], key=lambda one: one.start)  # of two for one place the first
         oldest, path = self._segments[0], f"{folder}/{note.name}"
         self._remove_segment(oldest, path)
-        self._sync(lambda: fs.fsync_dir(folder))
-        self._sync(lambda: fs.fsync_dir(self._storage.folder))  # the log may never have been flushed
+        self._sync(lambda: self._storage.syncs.folder(folder))
+        self._sync(lambda: self._storage.syncs.folder(self._storage.folder))  # the log may never have been flushed
         self._unlinked = False
         self.flushed_end = max(self.flushed_end, note.start)
         for old in earlier:
@@ -262,7 +262,7 @@ class SegmentedLog(StoredLog):
             fd = fs.open(path)
             try:
                 fs.ftruncate(fd, 0)
-                self._sync(lambda: fs.fsync(fd))
+                self._sync(lambda: self._storage.syncs.file(fd))
             finally:
                 fs.close(fd)
 
@@ -298,7 +298,7 @@ class SegmentedLog(StoredLog):
             self._refuse("cannot be reset", error)
         self._leave_marker(begun)
         try:
-            self._sync(lambda: fs.fsync_dir(self._storage.folder))  # the log may never have been flushed
+            self._sync(lambda: self._storage.syncs.folder(self._storage.folder))  # the log may never have been flushed
             while len(self._segments) > 1:
                 self._remove_segment(self._segments[-1])
             for only in self._segments[:]:
@@ -306,10 +306,10 @@ class SegmentedLog(StoredLog):
                 only.cut(offset, 0)
             for note in self._start_notes():
                 fs.unlink(f"{folder}/{note.name}")
-            self._sync(lambda: fs.fsync_dir(folder))
+            self._sync(lambda: self._storage.syncs.folder(folder))
             self._unlinked = False
             finish()
-            self._sync(lambda: fs.fsync_dir(folder))
+            self._sync(lambda: self._storage.syncs.folder(folder))
         except OSError as error:
             self._damaged(str(error), error)
         self._marker = done
@@ -322,7 +322,7 @@ class SegmentedLog(StoredLog):
         except OSError as error:
             self._refuse("cannot be cut", error)
         try:
-            self._sync(lambda: fs.fsync_dir(folder))
+            self._sync(lambda: self._storage.syncs.folder(folder))
         except OSError as error:
             if marker.resetting:  # the next life does what it says
                 self._damaged(str(error), error)
@@ -346,7 +346,7 @@ class SegmentedLog(StoredLog):
             folders = [self._storage.folder_of(self.identity), self._storage.folder]
         segments = [one for one in self._segments if one.end_offset > self.flushed_end]
         try:
-            run = FlushRun(self._storage.files, segments, folders, self._names, self._is_closed)
+            run = FlushRun(self._storage, segments, folders, self._names, self._is_closed)
         except OSError as error:
             self._damaged(str(error), error)
         return FlushToken(self.identity, self.generation, self.end_offset, run)
@@ -357,6 +357,8 @@ class SegmentedLog(StoredLog):
             run.release()
         if token.failed:
             self._storage.fail_directory(f"log {self.identity!r}: a flush failed: {token.error}")
+        if self._storage.syncs.failure:  # whoever asked for that one may have been interrupted before he could say so
+            self._storage.fail_directory(self._storage.syncs.reason)
         self._check_open()
         if token.error is not None:
             raise LogFull(f"log {self.identity!r} cannot be flushed now: {token.error}") from token.error
@@ -403,7 +405,7 @@ class SegmentedLog(StoredLog):
         with suppress(OSError):
             self._remove_leftovers()
         if self._marker_gone:
-            self._sync(lambda: self._storage.fs.fsync_dir(self._storage.folder_of(self.identity)))
+            self._sync(lambda: self._storage.syncs.folder(self._storage.folder_of(self.identity)))
             self._marker_gone = False
 
     def left_of(self, high_watermark: int) -> int:

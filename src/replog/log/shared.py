@@ -194,7 +194,7 @@ class SharedLog(FileLog):
                 size = fs.size(segment.path)
                 if size is not None and size > segment.size:
                     fs.ftruncate(self._storage.files.descriptor(segment), segment.size)
-                    self._sync(lambda: fs.fsync(segment.fd))
+                    self._sync(lambda: self._storage.syncs.file(segment.fd))
             except OSError as error:
                 self._refuse("cannot take back an append that was broken off", error)
         self._broken_off = False

@@ -27,6 +27,7 @@ from replog.log.producers import ProducerTable
 from replog.log.scan import header_at, steps
 from replog.log.segment import LOG_SUFFIX, SUMMARY_SUFFIX, Segment, SparseIndex
 from replog.log.shapes import MARKER, SUMMARY
+from replog.log.syncing import Syncs
 from replog.model import PartitionId
 from replog.ports import NO_DESCRIPTORS
 from replog.records import BadBatch
@@ -47,9 +48,11 @@ class Storage:
     fail_directory: Callable[[str], None]
     """Called when a flush failed, with the reason: final for every log here."""
     files: OpenFiles = field(init=False)
+    syncs: Syncs = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.files = OpenFiles(self.fs, self.limits.open_files_max)
+        self.syncs = Syncs(self.fs)
 
     def flush_failed(self, error: OSError) -> None:
         """An fsync in the middle of something else has raised this. The system tells of a failure once: it is the end of the whole

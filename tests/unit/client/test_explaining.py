@@ -26,6 +26,7 @@ def seen(*followers: tuple[int, bool, int | None, int | None, str], end: int = 1
     (said(), seen((2, True, 100, 0, ""), end=101), ["The leader has 101 records, of which the first 100 are known to be committed.",
      "Broker 2 is at 100, 1 record behind."], {}),
     (said(), seen(end=7, high=0), ["The leader has 7 records, of which none is known to be committed."], {}),
+    (said(), seen(end=7, high=1), ["The leader has 7 records, of which the first is known to be committed."], {}),
     (said(b2="its disk has failed"), seen((2, False, 100, 0, "it is about to join")), ["The leader has 100 records.",
      "Broker 2 has all of them."], {2: "its disk has failed"}),
     (said(b2=""), seen((2, False, 40, 12_345, "it is at 40, below the high watermark 100")), ["The leader has 100 records.",

@@ -65,6 +65,13 @@ def last_known_gone_or_with_a_failed_disk(world: World, topic: bytes) -> None:
     world.kill(3)
 
 
+def broken_below_min_isr(world: World, topic: bytes) -> None:
+    for broker in (2, 3):
+        failed = ReplicasFailed(broker, world.nodes[broker].broker.broker_epoch, "I/O error", [pid(topic)])
+        world.send(broker, ("controller", world.controller_id), failed)
+        world.settle()
+
+
 def draining(world: World, topic: bytes) -> None:
     world.admin("drain", broker=2)
 
@@ -116,7 +123,8 @@ SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = 
     lagging: (["Broker 2 is not in sync: it has yet to catch up with the leader."], ["fenced", "ELR", "lost"]),
     below_min_isr: (
         ["In sync is broker 1: 1 of 3", "Those are too few: acks=all is refused", "until 1 more replica is in sync",
-         "Broker 3 is not in sync: it is not registered", "It is eligible all the same (ELR): it holds everything that was committed."],
+         "Start brokers 2 or 3.", "Broker 3 is not in sync: it is not registered",
+         "It is eligible all the same (ELR): it holds everything that was committed."],
         ["Nobody leads", "lost records"],
     ),
     leaderless: (
@@ -133,7 +141,12 @@ SITUATIONS: dict[Callable[[World, bytes], None], tuple[list[str], list[str]]] = 
     lossy: (["Broker 2 is not in sync: it is fenced", "and it has lost records of this partition."], []),
     broken: (["Broker 2 is not in sync: its disk has failed under this copy, and it has lost records"], []),
     draining: (["Broker 2 is not in sync: it is draining."], ["too few"]),
-    draining_and_alone: (["Broker 1 is draining, and leads because nobody else is in sync"], ["Nobody leads"]),
+    draining_and_alone: (
+        ["Broker 1 is draining, and leads because nobody else is in sync", "Those are too few"], ["Nobody leads", "Start"],
+    ),
+    broken_below_min_isr: (
+        ["until 1 more replica is in sync", "Repair the disk of brokers 2 or 3 and start them again."], ["Start", "room"],
+    ),
     preferred_is_not_the_leader: (["Broker 2 leads t-0, in epoch 1", "The preferred leader, broker 1, is in sync: electing it"], []),
     unclean: (
         ["Broker 2 leads t-0, in epoch 2", "was elected although records may be missing there: until it has recovered nobody joins",
@@ -178,12 +191,23 @@ def test_a_situation_is_told(situation):
 
 
 def test_who_has_no_room_is_not_to_be_started():
-    world = World(2)
-    world.nodes[2].broker.full = True
-    world.create(assignment={0: [2]}, config={"min_isr": 1})
+    world = World(3)
+    for broker in (2, 3):
+        world.nodes[broker].broker.full = True
+    world.create(assignment={0: [2, 3]}, config={"min_isr": 1})
     sentences = world.admin("explain", name="t", partition=0).result["sentences"]
-    assert "Make room on the disk of broker 2." in sentences
+    assert "Make room on the disk of brokers 2 or 3." in sentences
     assert not [one for one in sentences if "tart" in one]
+
+
+def test_room_is_made_only_where_it_is_waited_for():
+    world = World(4)
+    world.nodes[2].broker.full = True
+    world.create(assignment={0: [2, 3, 4]}, config={"min_isr": 2})
+    for broker in (3, 4):
+        world.kill(broker)
+    sentences = world.admin("explain", name="t", partition=0).result["sentences"]
+    assert [one for one in sentences if "tart" in one or "room on" in one] == ["Start brokers 3 or 4."]
 
 
 def test_what_was_lost_is_told_by_the_next_controller_too():
@@ -239,6 +263,8 @@ def test_a_partition_that_never_had_a_leader():
     answer = world.admin("explain", name="u", partition=0)
     assert answer.result["sentences"][0] == "u-0 has never had a leader: none of its replicas has been live yet."
     assert "Broker 3 is not in sync: it is fenced" in answer.result["sentences"][1]
+    world.kill(3)
+    assert world.admin("explain", name="u", partition=0).result["sentences"][1] == "Start broker 3."
 
 
 @pytest.mark.parametrize(("arguments", "code"), [

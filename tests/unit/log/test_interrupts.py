@@ -11,16 +11,16 @@ from types import FrameType
 
 import pytest
 from tests.interrupts import interrupted_at, signalled_at
-from tests.unit.log.lives import IDENTITY, kill, open_directory, open_log
+from tests.unit.log.lives import FOLDER, IDENTITY, kill, open_directory, open_log
 
 from replog.config import TopicConfig
-from replog.errors import LogDamaged
+from replog.errors import LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.flushing import FlushRun
 from replog.log.open_files import FileSlice
-from replog.ports import FlushToken, Log
+from replog.ports import Log
 from replog.testing.disk import MemoryFs, SimulatedDisk
-from replog.testing.log_contract import append, batch_of, shown
+from replog.testing.log_contract import append, batch_of, flush, shown
 
 
 def in_log(frame: FrameType) -> bool:
@@ -84,57 +84,145 @@ def test_an_interrupt_before_the_first_line_of_a_pin_leaves_nothing_to_release(k
     assert raised == []
 
 
-def flushed(log: Log, token: FlushToken) -> Callable[[], None]:
-    def run() -> None:
-        with suppress(LogDamaged):
-            log.flushed(token.run())
+class Disk(SimulatedDisk):
+    """Of which a folder is closed by a call, as that of the system: a signal may come in there, while its fsync has failed."""
 
-    return run
+    def fsync_dir(self, path: str) -> None:
+        try:
+            super().fsync_dir(path)
+        finally:
+            self.put_away()
 
-
-def told(directory: FileLogDirectory, log: Log, token: FlushToken) -> bool:
-    if token.failed:
-        with pytest.raises(LogDamaged):
-            log.flushed(token)
-    return token.failed
+    def put_away(self) -> None:
+        """As os.close."""
 
 
-def used(directory: FileLogDirectory, log: Log, token: FlushToken) -> bool:
-    if directory._failed:
-        with pytest.raises(LogDamaged):
-            directory.checkpoint()
-        assert directory._life.flush_failed, "before anything ends this life"
-    return bool(directory._failed)
+def in_log_or_disk(frame: FrameType) -> bool:
+    return in_log(frame) or frame.f_code.co_name in ("fsync_dir", "put_away")
 
 
-def closed(directory: FileLogDirectory, log: Log, token: FlushToken) -> bool:
-    if directory._failed:
-        directory.close(clean=False)
-    return bool(directory._failed)
+def flushing(directory: FileLogDirectory, log: Log) -> None:
+    token = log.flush()
+    assert token is not None
+    log.flushed(token.run())
 
 
-@pytest.mark.parametrize("then", [told, used, closed])
-def test_a_failed_fsync_is_noted_wherever_a_signal_comes_in(then: Callable[[FileLogDirectory, Log, FlushToken], bool]) -> None:
-    """The system says it once. Whoever was interrupted tells the log once more, uses the directory or closes it: the next life knows."""
+def closing(directory: FileLogDirectory, log: Log) -> None:
+    directory.close(clean=True)
+
+
+def truncating(directory: FileLogDirectory, log: Log) -> None:
+    log.truncate_to(1)
+
+
+def flushed_anew(directory: FileLogDirectory, log: Log) -> None:
+    with pytest.raises(LogDamaged):
+        flushing(directory, log)
+
+
+def used(directory: FileLogDirectory, log: Log) -> None:
+    with pytest.raises(LogDamaged):
+        directory.checkpoint()
+    assert directory._life.flush_failed, "before anything ends this life"
+
+
+def closed(directory: FileLogDirectory, log: Log) -> None:
+    directory.close(clean=True)
+
+
+def dropped(directory: FileLogDirectory, log: Log) -> None:
+    pass
+
+
+THEN = {flushing: [flushed_anew, used, closed, dropped], truncating: [used, closed, dropped], closing: [closed]}
+
+
+@pytest.mark.parametrize("fails", ["file", "folder"])
+@pytest.mark.parametrize(("action", "then"), [(action, then) for action, several in THEN.items() for then in several])
+def test_a_failed_fsync_is_noted_wherever_a_signal_comes_in(
+    action: Callable[[FileLogDirectory, Log], None], then: Callable[[FileLogDirectory, Log], None], fails: str
+) -> None:
+    """The system says it once. Whatever is done after the interrupt, nothing more counts as flushed, and the next life knows why."""
     moment, failed = 0, 0
     interrupted = True
     while interrupted:
         moment += 1
-        disk = SimulatedDisk(random.Random(1))
-        directory, log = open_log(disk, TopicConfig())
+        disk = Disk(random.Random(1))
+        directory, log = open_log(disk, TopicConfig(flush="ack"))
         append(log, 2)
-        token = log.flush()
-        assert token is not None
-        disk.arm("fsync_error", paths=".log", times=1)
-        interrupted = signalled_at(moment, in_log, flushed(log, token))
+        if action is truncating:
+            flush(log)
+            directory.checkpoint()
+        disk.arm("fsync_error", paths=".log" if fails == "file" else FOLDER.endswith, times=1)
+
+        def act(directory: FileLogDirectory = directory, log: Log = log) -> None:
+            with suppress(LogDamaged, LogFull):
+                action(directory, log)
+
+        interrupted = signalled_at(moment, in_log_or_disk, act)
+        happened = bool(disk.injected)
         disk.disarm()
-        assert token.failed == bool(disk.injected), moment
-        known = then(directory, log, token)
-        failed += known
-        assert isinstance(token.run_, FlushRun)
-        token.run_.release()
+        gc.collect(1)  # what a traceback holds
+        if happened:
+            failed += 1
+            then(directory, log)
         kill(disk, directory)
         directory = open_directory(disk)
-        assert (directory.loss.kind, directory.loss.lossy) == (("power", (IDENTITY,)) if known else ("process", ())), moment
+        lossy = (IDENTITY,) if happened else ()
+        assert directory.loss.lossy == lossy, moment
+        assert (directory.loss.kind == "power") == happened
         directory.close(clean=True)
     assert failed > 1
+
+
+def test_what_a_signal_handler_raises_is_no_news_of_a_disk() -> None:
+    class Fs(MemoryFs):
+        def fsync(self, fd: int) -> None:  # type: ignore[override]
+            raise TimeoutError("a limit of the application's own")
+
+    fs = MemoryFs()
+    _, log = open_log(fs, TopicConfig())
+    append(log, 2)
+    token = log.flush()
+    assert token is not None
+    log._storage.syncs._fs = Fs()
+    with pytest.raises(TimeoutError, match="of the application's own"):
+        token.run()
+    log._storage.syncs._fs = fs
+    assert not token.failed
+    flush(log)
+    assert log.flushed_end == log.end_offset
+
+
+@pytest.mark.parametrize("fails", ["file", "folder"])
+def test_so_is_one_that_fails_while_a_directory_is_opened(fails: str) -> None:
+    moment, failed = 0, 0
+    interrupted = True
+    while interrupted:
+        moment += 1
+        disk = Disk(random.Random(1))
+        directory, log = open_log(disk, TopicConfig(flush="ack"))
+        append(log, 2)
+        kill(disk, directory)
+        disk.arm("fsync_error", paths=".log" if fails == "file" else FOLDER.endswith, times=1)
+
+        def act(disk: Disk = disk) -> None:
+            with suppress(OSError):
+                open_directory(disk).close(clean=True)
+
+        interrupted = signalled_at(moment, in_syncs, act)
+        disk.disarm()
+        happened = bool(disk.injected)
+        failed += happened
+        gc.collect(1)
+        disk.kill()
+        directory = open_directory(disk)
+        assert (directory.loss.kind == "power") == happened, moment
+        directory.close(clean=True)
+    assert failed > 1
+
+
+def in_syncs(frame: FrameType) -> bool:
+    """Where an fsync fails, and from there to whoever opens the directory: all of an opening has thousands of moments."""
+    file, name = frame.f_code.co_filename, frame.f_code.co_name
+    return file.endswith(("/log/syncing.py", "/log/storage.py")) or name in ("fsync_dir", "put_away", "_sync", "flush_failed", "_fail")

@@ -23,6 +23,9 @@ for value in ("a", "b"):
             os.write(stream, b"a message of somebody, written to a stream")
         except OSError:
             pass
+open_ = [path for path in (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")) if os.path.islink(path)]
+files = [int(path.rpartition("/")[2]) for path in open_ if os.readlink(path).endswith(".log")]
+assert files and min(files) > 2 and not any(map(os.get_inheritable, files)), files
 log.close()
 """
 
