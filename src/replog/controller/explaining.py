@@ -102,7 +102,7 @@ def _in_sync(cluster: Cluster, partition: PartitionId, state: PartitionState, as
         more = "1 more replica is" if lacking == 1 else f"{lacking} more replicas are"
         yield f"Those are too few: acks=all is refused and nothing is committed until {more} in sync."
         outside = [r for r in assignment.replicas if r not in state.isr]
-        yield from _remedy(cluster, partition, outside, "or" if lacking < len(outside) else "and")
+        yield from _remedy(cluster, partition, outside, "or" if lacking == 1 else "and")
     leaving = cluster.leaving()
     if state.leader in leaving:
         yield f"Broker {state.leader} is draining, and leads because nobody else is in sync: it is replaced as soon as somebody is."

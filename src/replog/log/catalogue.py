@@ -27,6 +27,7 @@ from replog.log.checkpoint import read_file, unpack, write_all
 from replog.log.files import Fs
 from replog.log.segmented import PASSING
 from replog.log.shapes import CATALOGUE
+from replog.log.syncing import Syncs
 from replog.model import PartitionId
 
 __all__ = ["Catalogue", "Entry"]
@@ -58,6 +59,7 @@ class Catalogue:
 
     fs: Fs
     folder: str
+    syncs: Syncs
     live: dict[PartitionId, Entry] = field(factory=dict)
     quarantined: dict[PartitionId, int] = field(factory=dict)
     _size: int = 0
@@ -69,12 +71,12 @@ class Catalogue:
     _configs: dict[tuple[Any, ...], TopicConfig] = field(factory=dict)
 
     @classmethod
-    def load(cls, fs: Fs, folder: str, *, anew: bool = False) -> Catalogue:
+    def load(cls, fs: Fs, folder: str, *, anew: bool = False, syncs: Syncs | None = None) -> Catalogue:
         """Read the catalogue of a directory; empty if there is none. Raises LogCorrupt.
 
         `anew`: an fsync has failed, so that what is read may not be on the disk; the file is written again.
         """
-        catalogue = cls(fs, folder)
+        catalogue = cls(fs, folder, syncs or Syncs(fs))
         path = f"{folder}/{_FILE}"
         data = read_file(fs, path) or b""
         at = 0
@@ -151,7 +153,7 @@ class Catalogue:
         finally:
             self.fs.close(fd)
         if is_new or self._unsynced:
-            self.fs.fsync_dir(self.folder)
+            self.syncs.folder(self.folder)
             self._unsynced = False
         self._size += len(entry)
 
@@ -198,7 +200,7 @@ class Catalogue:
             self.fs.close(fd)
         self.fs.rename(temporary, f"{self.folder}/{_FILE}")
         self._size, self._changes, self._torn, self._unsynced = len(data), len(changes) + len(self.quarantined), False, True
-        self.fs.fsync_dir(self.folder)
+        self.syncs.folder(self.folder)
         self._unsynced = False
 
 

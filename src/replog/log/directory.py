@@ -137,7 +137,7 @@ class FileLogDirectory(LogDirectory):
             if self.fs.size(f"{self.path}/{folder}") is None:
                 make_folders(self.fs, f"{self.path}/{folder}")
         life = self._life = Life.from_plain(read_plain(self.fs, f"{self.path}/{_LIFE}", shapes.LIFE))
-        self._catalogue = Catalogue.load(self.fs, self.path, anew=life.flush_failed)
+        self._catalogue = Catalogue.load(self.fs, self.path, anew=life.flush_failed, syncs=self._storage.syncs)
         self._finish_quarantines()
         clean = read_plain(self.fs, f"{self.path}/{_CLEAN}", shapes.CLEAN)
         checkpoint = self._read_checkpoint()
@@ -256,7 +256,7 @@ class FileLogDirectory(LogDirectory):
             self._write_life(noted)
 
     def _sync_folder(self, folder: str) -> None:
-        """While it is opened. The system tells of a failure once: the next open must not trust what the cache shows."""
+        """The system tells of a failure once: the next open must not trust what the cache shows."""
         try:
             self._storage.syncs.folder(folder)
         except OSError as error:
@@ -344,8 +344,8 @@ class FileLogDirectory(LogDirectory):
     def _move_away(self, since_ms: Mapping[PartitionId, int]) -> None:
         """Rename the folders of logs, where they have one, into quarantine, durably."""
         if self._rename_away(since_ms):
-            self.fs.fsync_dir(f"{self.path}/{_QUARANTINE}")
-            self.fs.fsync_dir(self._storage.folder)
+            self._sync_folder(f"{self.path}/{_QUARANTINE}")
+            self._sync_folder(self._storage.folder)
 
     def _rename_away(self, since_ms: Mapping[PartitionId, int]) -> bool:
         moved = False
@@ -365,12 +365,12 @@ class FileLogDirectory(LogDirectory):
         for name in self.fs.listdir(quarantine):
             if name.rpartition(".")[0] in wanted:
                 self._delete_folder(f"{quarantine}/{name}")
-        self.fs.fsync_dir(quarantine)
+        self._sync_folder(quarantine)
         leftover = [path for one in identities if one not in self._logs and self.fs.size(path := self._storage.folder_of(one)) is not None]
         for path in leftover:
             self._delete_folder(path)
         if leftover:
-            self.fs.fsync_dir(logs)
+            self._sync_folder(logs)
         self._catalogue.purge(identities)
 
     def _delete_folder(self, path: str) -> None:

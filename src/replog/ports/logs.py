@@ -109,8 +109,6 @@ class FlushToken:
         try:
             self.error = self.run_()
         except OSError as error:
-            if error.errno is None:
-                raise  # a TimeoutError of somebody's signal handler, say: no news of a disk
             self.error = error  # no signal comes between: the system says once that an fsync has failed
             error.__traceback__ = None  # a circle, by way of this frame
         return self

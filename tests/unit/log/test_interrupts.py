@@ -18,9 +18,11 @@ from replog.errors import LogDamaged, LogFull
 from replog.log.directory import FileLogDirectory
 from replog.log.flushing import FlushRun
 from replog.log.open_files import FileSlice
-from replog.ports import Log
+from replog.ports import Log, LogStart
 from replog.testing.disk import MemoryFs, SimulatedDisk
 from replog.testing.log_contract import append, batch_of, flush, shown
+
+OTHER, GONE = IDENTITY._replace(partition=1), IDENTITY._replace(partition=2)
 
 
 def in_log(frame: FrameType) -> bool:
@@ -115,6 +117,18 @@ def truncating(directory: FileLogDirectory, log: Log) -> None:
     log.truncate_to(1)
 
 
+def resetting(directory: FileLogDirectory, log: Log) -> None:
+    log.reset_to(9)
+
+
+def putting_away(directory: FileLogDirectory, log: Log) -> None:
+    directory.quarantine(OTHER, 1)
+
+
+def deleting(directory: FileLogDirectory, log: Log) -> None:
+    directory.purge(GONE)
+
+
 def flushed_anew(directory: FileLogDirectory, log: Log) -> None:
     with pytest.raises(LogDamaged):
         flushing(directory, log)
@@ -134,11 +148,18 @@ def dropped(directory: FileLogDirectory, log: Log) -> None:
     pass
 
 
-THEN = {flushing: [flushed_anew, used, closed, dropped], truncating: [used, closed, dropped], closing: [closed]}
+PLACES = {"file": ".log", "folder": FOLDER.endswith, "logs": "/d/logs".endswith, "quarantine": "/d/quarantine".endswith}
+CASES = [
+    *((flushing, then, fails) for then in (flushed_anew, used, closed, dropped) for fails in ("file", "folder")),
+    *((closing, closed, fails) for fails in ("file", "folder")),
+    *((truncating, then, fails) for then in (used, dropped) for fails in ("file", "folder")),
+    *((resetting, then, fails) for then in (used, dropped) for fails in ("folder", "logs")),
+    *((putting_away, then, fails) for then in (used, dropped) for fails in ("logs", "quarantine")),
+    *((deleting, then, "quarantine") for then in (used, dropped)),
+]
 
 
-@pytest.mark.parametrize("fails", ["file", "folder"])
-@pytest.mark.parametrize(("action", "then"), [(action, then) for action, several in THEN.items() for then in several])
+@pytest.mark.parametrize(("action", "then", "fails"), CASES)
 def test_a_failed_fsync_is_noted_wherever_a_signal_comes_in(
     action: Callable[[FileLogDirectory, Log], None], then: Callable[[FileLogDirectory, Log], None], fails: str
 ) -> None:
@@ -149,11 +170,15 @@ def test_a_failed_fsync_is_noted_wherever_a_signal_comes_in(
         moment += 1
         disk = Disk(random.Random(1))
         directory, log = open_log(disk, TopicConfig(flush="ack"))
+        for other in directory.create([LogStart(OTHER, "t", TopicConfig()), LogStart(GONE, "t", TopicConfig())]):
+            append(other, 1)
+            flush(other)
+        directory.quarantine(GONE, 1)
         append(log, 2)
-        if action is truncating:
+        if action not in (flushing, closing):
             flush(log)
             directory.checkpoint()
-        disk.arm("fsync_error", paths=".log" if fails == "file" else FOLDER.endswith, times=1)
+        disk.arm("fsync_error", paths=PLACES[fails], times=1)
 
         def act(directory: FileLogDirectory = directory, log: Log = log) -> None:
             with suppress(LogDamaged, LogFull):
@@ -168,30 +193,37 @@ def test_a_failed_fsync_is_noted_wherever_a_signal_comes_in(
             then(directory, log)
         kill(disk, directory)
         directory = open_directory(disk)
-        lossy = (IDENTITY,) if happened else ()
-        assert directory.loss.lossy == lossy, moment
-        assert (directory.loss.kind == "power") == happened
+        assert (directory.loss.kind == "power") == happened, moment
+        assert (IDENTITY in directory.loss.lossy) == happened
         directory.close(clean=True)
     assert failed > 1
 
 
-def test_what_a_signal_handler_raises_is_no_news_of_a_disk() -> None:
-    class Fs(MemoryFs):
-        def fsync(self, fd: int) -> None:  # type: ignore[override]
-            raise TimeoutError("a limit of the application's own")
+def test_so_is_one_after_which_the_first_entry_of_a_catalogue_may_have_no_name() -> None:
+    moment, failed = 0, 0
+    interrupted = True
+    while interrupted:
+        moment += 1
+        disk = Disk(random.Random(1))
+        directory = open_directory(disk)
+        disk.arm("fsync_error", paths="/d".endswith, times=1)
 
-    fs = MemoryFs()
-    _, log = open_log(fs, TopicConfig())
-    append(log, 2)
-    token = log.flush()
-    assert token is not None
-    log._storage.syncs._fs = Fs()
-    with pytest.raises(TimeoutError, match="of the application's own"):
-        token.run()
-    log._storage.syncs._fs = fs
-    assert not token.failed
-    flush(log)
-    assert log.flushed_end == log.end_offset
+        def act(directory: FileLogDirectory = directory) -> None:
+            with suppress(LogDamaged, LogFull):
+                directory.create([LogStart(IDENTITY, "t", TopicConfig())])
+
+        interrupted = signalled_at(moment, in_log_or_disk, act)
+        disk.disarm()
+        happened = bool(disk.injected)
+        if happened:
+            failed += 1
+            with pytest.raises(LogDamaged):
+                directory.checkpoint()
+        kill(disk, directory)
+        directory = open_directory(disk)
+        assert (directory.loss.kind == "power") == happened, moment
+        directory.close(clean=True)
+    assert failed > 1
 
 
 @pytest.mark.parametrize("fails", ["file", "folder"])
