@@ -31,11 +31,11 @@ from replog.codec.frames import (
     LOCAL_MESSAGES,
     MESSAGE_TYPES,
     PROTOCOL_VERSION,
+    ROUTE_AT,
     TO_CONTROLLER,
     CodecError,
     Part,
     frame_length,
-    route_of,
 )
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "LOCAL_MESSAGES",
     "MESSAGE_TYPES",
     "PROTOCOL_VERSION",
+    "ROUTE_AT",
     "TO_CONTROLLER",
     "CodecError",
     "Part",
@@ -53,6 +54,5 @@ __all__ = [
     "encode",
     "encode_parts",
     "frame_length",
-    "route_of",
     "sized_parts",
 ]

@@ -28,6 +28,7 @@ __all__ = [
     "PLAIN_DEPTH_MAX",
     "PROTOCOL_VERSION",
     "RANGES",
+    "ROUTE_AT",
     "SINCE",
     "TO_CONTROLLER",
     "TYPE_NUMBERS",
@@ -36,7 +37,6 @@ __all__ = [
     "CodecError",
     "Part",
     "frame_length",
-    "route_of",
     "sent",
 ]
 
@@ -61,6 +61,8 @@ PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
 """Types of its scalars."""
 
 HEADER: Final = Struct("<IBBHII")
+ROUTE_AT: Final = 5
+"""Which byte of a frame says between which actors it goes."""
 LENGTH: Final = Struct("<I")
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
@@ -145,6 +147,3 @@ def frame_length(head: bytes | memoryview, *, frame_bytes_max: int = FRAME_BYTES
     return length
 
 
-def route_of(frame: bytes | memoryview) -> int:
-    """Between which actors a frame goes; of whole frames that `decode` has accepted."""
-    return frame[5]

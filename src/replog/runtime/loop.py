@@ -95,22 +95,26 @@ class Loop:
     def turn(self, timeout_s: float = 0.0) -> int:
         """One turn, after waiting at most `timeout_s` for it; returns how many messages came in."""
         ready = self._transport.wait(min(timeout_s, self.next_turn_s()) if timeout_s else 0.0)
-        with self._pump.lock, self._pump.changing:
-            began = time.perf_counter()
-            now_ms = self._pump.now_ms()
-            taken = self._transport.handle(ready, now_ms)
-            if now_ms >= self._tick_ms and self._ticked is not None:
-                self._tick_ms = now_ms + self._wait_ms_max // 20
-                self._ticked()
-                self._pump.look()
+        with self._pump.lock:
             try:
-                self._pump.run_locked()
-                while self._transport.has_asked and self._pump.now_ms() - now_ms < DELIVER_MS_MAX:
-                    taken += self._transport.deliver()
+                began = time.perf_counter()
+                now_ms = self._pump.now_ms()
+                taken = self._transport.handle(ready, now_ms)
+                if now_ms >= self._tick_ms and self._ticked is not None:
+                    self._tick_ms = now_ms + self._wait_ms_max // 20
+                    self._ticked()
+                    self._pump.look()
+                try:
                     self._pump.run_locked()
-            finally:
-                self._look_ahead(now_ms)
-                self.turns.observe(time.perf_counter() - began)
+                    while self._transport.has_asked and self._pump.now_ms() - now_ms < DELIVER_MS_MAX:
+                        taken += self._transport.deliver()
+                        self._pump.run_locked()
+                finally:
+                    self._look_ahead(now_ms)
+                    self.turns.observe(time.perf_counter() - began)
+            except BaseException as problem:
+                self._pump.changing.__exit__(type(problem), problem, None)  # as `with`, which costs every turn two calls
+                raise
         return taken
 
     def go_on(self, done: Callable[[], bool], limit_ms: int) -> None:

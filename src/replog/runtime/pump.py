@@ -229,7 +229,7 @@ class Pump:
                 raise
             finally:
                 self._running = False
-                if self._stirred:
+                if self._stirred and self._waiting.present:
                     self._call_up()
                 self.after_run()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.calling import called
 
 from replog.ports import Outbox, StoreCall, StoreResult
 from replog.runtime.loop import Loop
@@ -77,3 +78,37 @@ def test_each_slice_of_a_long_decision_is_a_turn_of_its_own(turns: int) -> None:
     assert transport.sent == list(range(1, turns + 1))
     assert ticks == list(range(turns))
     assert transport.woken == turns + 1  # each result has the next turn come at once
+
+
+@pytest.mark.parametrize(("problem", "is_told"), [(KeyboardInterrupt(), True), (ValueError(), False)])
+@pytest.mark.parametrize("where", ["handle", "ticked", "run"])
+def test_who_changes_under_the_lock_hears_of_an_interrupt_in_a_turn(where: str, problem: BaseException, is_told: bool) -> None:
+    def fail(*_: Any) -> Any:
+        raise problem
+
+    done: list[int] = []
+    told: list[BaseException] = []
+    pump = Pump(messages_max=1_000, now_ms=lambda: 5)
+    pump.changing.interrupted = told.append
+    transport: Any = Quiet(done)
+    loop = Loop(pump, transport, wait_ms_max=1, ticked=fail if where == "ticked" else None)
+    if where == "run":
+        pump.run_locked = fail  # type: ignore[method-assign]
+    elif where == "handle":
+        transport.handle = fail
+    with pytest.raises(type(problem)):
+        loop.turn()
+    assert told == [problem] * is_told
+    assert pump.lock.acquire(blocking=False)
+
+
+def test_a_turn_in_which_nobody_waits_calls_nobody_up() -> None:
+    done: list[int] = []
+    pump = Pump(messages_max=1_000, now_ms=lambda: 5)
+    transport: Any = Quiet(done)
+    loop = Loop(pump, transport, wait_ms_max=1)
+    pump.seat(Seat("controller", Slices(done), calls=lambda *_: None))
+    pump.post("controller", StoreResult(0))
+    names = called(loop.turn)
+    assert done == [0]
+    assert not [name for name in names if name.startswith(("Resting.", "Changing.", "Pump._call_up"))]

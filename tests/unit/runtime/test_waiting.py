@@ -179,9 +179,9 @@ def test_a_signal_handler_in_a_wait_keeps_the_clock_itself(world: World, monkeyp
         if within.looks:
             rest(self, waiter, timeout_s)
             return
-        self._waiters[waiter] = None
+        self.present[waiter] = None
         world.pump.wait(lambda: within() or next(looked, None) is None, None)
-        del self._waiters[waiter]
+        del self.present[waiter]
 
     monkeypatch.setattr(Resting, "rest", interrupted)
     world.board.due = world.now + 2

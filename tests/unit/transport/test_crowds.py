@@ -135,7 +135,7 @@ def test_who_leaves_the_crowd_is_forgotten(party: Make, stranger: Bare, folder: 
     clock.advance(one.transport.limits.handshake_timeout_ms)
     turn(one)
     settle([one], lambda: one.open == 0)
-    assert not one.transport._connections.is_due
+    assert not one.transport._connections.securing
 
 
 def test_a_turn_takes_in_so_many_small_records_of_one(folder: Path) -> None:

@@ -15,7 +15,16 @@ from tests.unit.transport.harness import P0
 
 from replog.codec import encode_parts
 from replog.messages import Fetched, FetchedEntry
-from replog.transport.tcp.outgoing import BUFFERS_MAX, SENDFILE_BYTES_MIN, TURN_BYTES, Outgoing, StaleSlice, Unsettled, guard_unsettled
+from replog.transport.tcp.outgoing import (
+    BUFFERS_MAX,
+    JOINED_BYTES,
+    SENDFILE_BYTES_MIN,
+    TURN_BYTES,
+    Outgoing,
+    StaleSlice,
+    Unsettled,
+    guard_unsettled,
+)
 
 BIG = SENDFILE_BYTES_MIN
 
@@ -226,3 +235,63 @@ def test_what_goes_elsewhere_or_nowhere_keeps_no_file_open_here(file: tuple[int,
     assert outgoing.files == 2
     outgoing.drop()
     assert outgoing.files == 0
+
+
+class Kept:
+    """A slice in memory."""
+
+    def __init__(self, data: bytes, *, stale: bool = False, length: int | None = None) -> None:
+        self.data = data
+        self.stale = stale
+        self.length = len(data) if length is None else length
+        self.released = 0
+
+    def view(self) -> memoryview:
+        return memoryview(self.data)
+
+    def release(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "pieces"),
+    [
+        ([], 1),
+        ([b"x" * 100], 1),
+        ([bytearray(b"x" * 100)], 1),
+        ([memoryview(b"x" * 100)], 1),
+        ([Kept(b"x" * 100)], 1),
+        ([Kept(b"")], 1),
+        ([Kept(b"x" * JOINED_BYTES)], 2),
+        ([Kept(b"x"), Kept(b"y")], 3),
+    ],
+)
+def test_a_small_frame_with_one_batch_is_one_piece(rest: list[Any], pieces: int) -> None:
+    outgoing, sink, parts = Outgoing(), Sink(1 << 20), [b"head", *rest]
+    data = b"".join(part.data if isinstance(part, Kept) else part for part in parts)
+    outgoing.add(parts, len(data))
+    assert (outgoing.size, outgoing.held) == (len(data), len(data) if pieces == 1 else len(b"head"))
+    outgoing.write(cast(Any, sink))
+    assert (sink.got, sink.calls) == (data, [(pieces, 0)])
+    assert (outgoing.size, outgoing.held) == (0, 0)
+    assert [part.released for part in parts if isinstance(part, Kept)] == [1] * sum(isinstance(part, Kept) for part in parts)
+
+
+@pytest.mark.parametrize("part", [Kept(b"", stale=True, length=5), Kept(b"four", length=5), Kept(b"stale", stale=True)])
+def test_what_is_not_what_it_was_promised_to_be_is_not_sent_in_one_piece_either(part: Kept) -> None:
+    outgoing, sink = Outgoing(), Sink(1 << 20)
+    outgoing.add([b"head", cast(Any, part)], 4 + part.length)
+    with pytest.raises(StaleSlice):
+        outgoing.write(cast(Any, sink))
+    assert sink.got == b""
+    outgoing.drop()
+    assert part.released == 1
+
+
+def test_of_a_file_nothing_is_read_before_it_is_sent(file: tuple[int, bytes]) -> None:
+    fd, data = file
+    outgoing, sink, region = Outgoing(), Sink(1 << 20), Region(fd, 10, 100)
+    outgoing.add([b"head", cast(Any, region)], 104)
+    assert (region.viewed, outgoing.held) == (0, 4)
+    outgoing.write(cast(Any, sink))
+    assert (sink.got, region.released) == (b"head" + data[10:110], 1)

@@ -82,8 +82,9 @@ class Connections:
         self.timers: Timers[Connection] = Timers()
         self.unread: dict[int, None] = {}
         """Descriptors of connections in which something waits that the selector does not know of."""
-        self._securing: dict[Connection, None] = {}
-        """Those that dialed this process and can go on with their TLS handshake, the first first; the selector is not asked about them."""
+        self.securing: dict[Connection, None] = {}
+        """Those that dialed this process and can go on with their TLS handshake, the first first; the selector is not asked about them.
+        As of `dirty` and `unread` the selector does not tell of them: whether there are any is looked at in each turn, without a call."""
         self.output_held = 0
         """Memory of what waits to be sent, in all of them."""
         self.output_files = 0
@@ -118,28 +119,23 @@ class Connections:
         if connection.state is _SECURING:
             if connection.dialed:
                 self._shake_hands(connection)
-            elif connection not in self._securing:
-                self._securing[connection] = None
+            elif connection not in self.securing:
+                self.securing[connection] = None
                 connection.mask = 0
                 self._epoll.modify(fd, 0)
             return
         if mask & _OUT:
             self.write(connection, now_ms)
         if mask & (_IN | _GONE) and connection.state is not _CLOSED:
-            if connection.is_heard:
+            if (not connection.paused and connection.muted_ms < 0) or connection.is_heard:  # the first is nearly always so, and no call
                 self._read(connection, now_ms)
             elif mask & _GONE:
                 self.end(connection, CLOSED_BY_PEER)
 
     @property
-    def is_due(self) -> bool:
-        """Whether something is to be done of which the selector does not tell."""
-        return bool(self.unread or self.dirty or self._securing)
-
-    @property
     def is_crowded(self) -> bool:
         """Whether more have come than can be secured soon."""
-        return len(self._securing) >= SECURING_MAX
+        return len(self.securing) >= SECURING_MAX
 
     def is_asked(self, fd: int) -> bool:
         """Whether a client asks there. Who has not said yet who it is may be a broker."""
@@ -190,7 +186,7 @@ class Connections:
         except BaseException:  # some of what it said is lost
             self._broken_off(connection)
             raise
-        if not incoming.is_partial or connection.state is _CLOSED:
+        if not (incoming.rest or incoming.large) or connection.state is _CLOSED:
             connection.frame_began_ms = -1
         elif connection.frame_began_ms < 0 or incoming.frames != frames or incoming.filled - connection.frame_filled >= FRAME_STEP_BYTES:
             connection.frame_began_ms, connection.frame_filled = now_ms, incoming.filled
@@ -221,8 +217,8 @@ class Connections:
 
     def go_on_securing(self) -> None:
         """This turn's steps of the handshakes of those that dialed this process. Whoever is left is first in the next turn."""
-        for connection in list(islice(self._securing, SECURE_AT_ONCE)):
-            if self._securing.pop(connection, self) is None:  # else it was closed since
+        for connection in list(islice(self.securing, SECURE_AT_ONCE)):
+            if self.securing.pop(connection, self) is None:  # else it was closed since
                 self._shake_hands(connection)
 
     def _shake_hands(self, connection: Connection) -> None:
@@ -440,7 +436,7 @@ class Connections:
         self.timers.forget(connection)
         self.dirty.pop(connection, None)
         self.unread.pop(connection.fd, None)
-        self._securing.pop(connection, None)
+        self.securing.pop(connection, None)
         del self.open[connection.fd]
         with suppress(OSError):  # it never got there
             self._epoll.unregister(connection.fd)

@@ -28,10 +28,6 @@ class Inbox:
         self.clients: deque[Item] = deque()
         """From clients, and about them."""
 
-    def __bool__(self) -> bool:
-        """Whether anything waits."""
-        return bool(self.brokers or self.clients)
-
     def tell(self, about: Address, message: Any) -> None:
         """Tell everybody who listens, behind what `about` has said."""
         queue = self.clients if type(about) is tuple and about[0] == "peer" else self.brokers
@@ -43,8 +39,10 @@ class Inbox:
         What receivers send meanwhile is for the next call. What a receiver raises goes to the caller: that message is gone, the rest is
         delivered by the next call.
         """
-        delivered = self._hand_over(self.brokers, len(self.brokers))
-        return delivered + self._hand_over(self.clients, min(len(self.clients), DELIVER_REQUESTS_MAX))
+        delivered = self._hand_over(self.brokers, len(self.brokers)) if self.brokers else 0
+        if self.clients:
+            delivered += self._hand_over(self.clients, min(len(self.clients), DELIVER_REQUESTS_MAX))
+        return delivered
 
     def _hand_over(self, queue: deque[Item], count: int) -> int:
         delivered = 0

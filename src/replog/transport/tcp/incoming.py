@@ -29,7 +29,7 @@ class Incoming:
     """What one connection has received of a frame that is not whole, and of whole ones that are too many for one turn. It owns nothing
     between frames."""
 
-    __slots__ = ("_at_once", "_filled", "_large", "_length", "_rest", "_until", "frame_bytes_max", "frames", "kept")
+    __slots__ = ("_at_once", "_filled", "_length", "_until", "frame_bytes_max", "frames", "kept", "large", "rest")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -38,25 +38,27 @@ class Incoming:
         self.kept = b""
         """What has been read and is for another turn: begins with a whole frame, if it is not empty."""
         self._at_once = self._until = maxsize  # frames to hand over in one turn; and which is the last of this one
-        self._rest = b""  # less than FRESH_BYTES of a frame, or not even its length
-        self._large: bytearray | None = None
+        self.rest = b""
+        """Less than FRESH_BYTES of a frame, or not even its length."""
+        self.large: bytearray | None = None
+        """A longer part of one. With both empty no frame has begun, which is looked at after each read: `is_partial` cost that a call."""
         self._filled = 0
         self._length = 0
 
     @property
     def held(self) -> int:
         """Bytes of memory."""
-        return len(self.kept) + (len(self._rest) if self._large is None else len(self._large))
+        return len(self.kept) + (len(self.rest) if self.large is None else len(self.large))
 
     @property
     def filled(self) -> int:
         """Bytes of the frame that has begun."""
-        return len(self._rest) if self._large is None else self._filled
+        return len(self.rest) if self.large is None else self._filled
 
     @property
     def is_partial(self) -> bool:
         """Whether a frame has begun that is not whole."""
-        return bool(self._rest) or self._large is not None
+        return bool(self.rest) or self.large is not None
 
     def receive(self, source: socket.socket, buffers: Buffers, take: Take) -> int:
         """Read what is there, at most about TURN_BYTES, and hand over each whole frame; returns the bytes read.
@@ -65,7 +67,7 @@ class Incoming:
         After any of these the connection cannot be read on.
         """
         total, self._until = 0, self.frames + self._at_once
-        if self._large is None and not self._rest:
+        if self.large is None and not self.rest:
             total = self._begin(source, buffers, take)
             if total < SCRATCH_BYTES or self.kept:  # nearly always: there is no more
                 return total
@@ -122,11 +124,11 @@ class Incoming:
     def drop(self, buffers: Buffers) -> None:
         """Forget the frame that has begun, and what is kept."""
         buffers.held -= self.held
-        self._rest, self._large, self.kept = b"", None, b""
+        self.rest, self.large, self.kept = b"", None, b""
 
     def _receive(self, source: socket.socket, buffers: Buffers, take: Take) -> int:
         """One read: bytes if there may be more, else minus that."""
-        large, rest = self._large, self._rest
+        large, rest = self.large, self.rest
         try:
             if large is not None:
                 asked = min(len(large), self._length) - self._filled
@@ -151,7 +153,7 @@ class Incoming:
         """More of a frame that has its own buffer."""
         self._filled += size
         if self._filled == self._length:
-            self._large = None
+            self.large = None
             self.frames += 1
             take(memoryview(large)[: self._length], True)
             buffers.give(large)
@@ -168,18 +170,18 @@ class Incoming:
             if stop - at < length:
                 break
             if self.frames >= self._until:
-                self._rest, self.kept = b"", bytes(scratch[at:stop])
+                self.rest, self.kept = b"", bytes(scratch[at:stop])
                 return
             self.frames += 1
             take(scratch[at : at + length], False)
             at += length
         left = stop - at
         if not left:
-            self._rest = b""
+            self.rest = b""
             return
         if left < 4 or length <= FRESH_BYTES:
-            self._rest = bytes(scratch[at:stop])
+            self.rest = bytes(scratch[at:stop])
             return
-        self._rest, self._length, self._filled = b"", length, left
-        self._large = buffers.take(length, left)
-        self._large[:left] = scratch[at:stop]
+        self.rest, self._length, self._filled = b"", length, left
+        self.large = buffers.take(length, left)
+        self.large[:left] = scratch[at:stop]

@@ -44,7 +44,8 @@ class Losses:
         self._withdraw = withdraw
         self.waiting: dict[Address, bool] = {}
         """Whoever is lost -> whether just reads are in doubt."""
-        self._unsent: list[Asked] = []
+        self.unsent: list[Asked] = []
+        """What had waited to be sent there. With both empty there is nothing to tell, which each turn sees without a call."""
 
     def add(self, address: Address, lane: int = DATA, unsent: Sequence[Asked] = ()) -> None:
         """Nobody is reached there, or not on that lane; and what had waited for that, which is dropped.
@@ -52,7 +53,7 @@ class Losses:
         While others live, the end of CONTROL is told of the controller there only: commands are repeated, and what somebody has passed
         on to it is not. The end of BULK puts what is being read in doubt, that of DATA everything.
         """
-        self._unsent += unsent
+        self.unsent += unsent
         lives = lane != DATA and self._reaches(address)
         only_reads = lives and lane == BULK
         if not (lives and lane == CONTROL):
@@ -65,10 +66,10 @@ class Losses:
         """Give what was not sent `back` to its sender, and each hint to `told`, and forget it: after an interrupt it may be told twice."""
         for address, only_reads in self.waiting.items():
             if not only_reads:  # else the hint would put in doubt what waits for a dial on another lane
-                self._unsent += self._withdraw(address[1] if type(address) is tuple and address[0] == "controller" else address)
-        for sender, to, message in self._unsent:
+                self.unsent += self._withdraw(address[1] if type(address) is tuple and address[0] == "controller" else address)
+        for sender, to, message in self.unsent:
             back((sender, None, Unreached(to, message)))
-        self._unsent.clear()
+        self.unsent.clear()
         while self.waiting:
             address, only_reads = next(iter(self.waiting.items()))
             told(address, Disconnected(address, only_reads))
@@ -77,4 +78,4 @@ class Losses:
     def clear(self) -> None:
         """Nobody is to be told."""
         self.waiting.clear()
-        self._unsent.clear()
+        self.unsent.clear()

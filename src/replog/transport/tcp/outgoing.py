@@ -14,6 +14,7 @@ from replog.messages import Fetched
 
 __all__ = [
     "BUFFERS_MAX",
+    "JOINED_BYTES",
     "SENDFILE_BYTES_MIN",
     "TURN_BYTES",
     "Outgoing",
@@ -31,6 +32,8 @@ TURN_BYTES: Final = 4 << 20
 SENDFILE_BYTES_MIN: Final = 16 << 10
 """A smaller region is read and goes along with what is before and behind it: one call for all of them."""
 COPY_BYTES: Final = 256 << 10
+JOINED_BYTES: Final = 2 << 10
+"""A frame with one batch that is no larger is copied into one piece."""
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 _BUFFERS: Final = (bytes, memoryview, bytearray)
 
@@ -117,6 +120,8 @@ class Outgoing:
     def add(self, parts: Sequence[bytes | Part], size: int) -> None:
         """Send these next; `size` bytes in all."""
         lent = 0
+        if size <= JOINED_BYTES and len(parts) == 2:
+            parts = _joined(parts)
         for part in parts:
             if type(part) is bytes or isinstance(part, _BUFFERS):
                 if part:
@@ -231,6 +236,21 @@ class Outgoing:
                 self.files -= hasattr(head, "fileno")
                 head.release()
         self._skip = taken
+
+
+def _joined(parts: Sequence[Any]) -> Sequence[Any]:
+    """Head and batch as one piece: `write` sends that without a look at its parts, which saves 3 calls of Python and 4 of C. Not of a
+    file, which may change before it is sent."""
+    head, batch = parts
+    if isinstance(batch, _BUFFERS):
+        return (head + batch,)
+    if hasattr(batch, "fileno") or getattr(batch, "stale", False):
+        return parts
+    view = batch.view()
+    if len(view) != batch.length:
+        return parts  # of which `write` says what is wrong
+    batch.release()
+    return (head + view,)
 
 
 def _is_region(part: Any) -> bool:

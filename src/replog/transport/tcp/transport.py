@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, TO_CONTROLLER, CodecError, route_of
+from replog.codec import FROM_CONTROLLER, MESSAGE_TYPES, ROUTE_AT, TO_CONTROLLER, CodecError
 from replog.errors import UsageError
 from replog.log.files import kill_in_child
 from replog.messages import BROKER, CLIENT, Fetched, Role, Unsent
@@ -256,7 +256,7 @@ class TcpTransport(Transport):
             drop(message)
             self._connections.end(connection, f"{waiting} bytes wait for it", abort=True)
             return
-        if type(message) is Fetched and connection.is_asked:
+        if connection.peer_id < 0 and type(message) is Fetched and connection.is_asked:
             is_full = waiting >= self.limits.output_bytes_max or self._connections.holds_files(connection)
             if is_full or (connection.limited is not None and connection.limited.owes):
                 message = without_records(message)
@@ -273,16 +273,15 @@ class TcpTransport(Transport):
         """When `handle` and `flush` are due even if nothing becomes readable; None: never. In the past: now."""
         if self.closed:
             return None
-        if self._inbox or self._lost.waiting or self._left or self._dialer.wanted or self._connections.is_due:
+        inbox, dialer, connections = self._inbox, self._dialer, self._connections
+        work = inbox.brokers or inbox.clients or self._lost.waiting or self._left or dialer.wanted or connections.unread
+        if work or connections.dirty or connections.securing:
             return self._now_ms()
-        due = [self._connections.timers.next_ms()]
-        if self._listeners.paused:
-            due.append(self._listeners.next_ms())
-        if self._dialer.sought or self._dialer.resolver.found:
-            due.append(self._dialer.next_ms())
-        if self._door is not None:
-            due.append(self._door.refusals.next_ms)
-        return min((at_ms for at_ms in due if at_ms is not None), default=None)
+        soonest, refused_ms = connections.timers.next_ms(), None if self._door is None else self._door.refusals.next_ms
+        if not (self._listeners.paused or dialer.sought or dialer.resolver.found) and refused_ms is None:  # nearly always
+            return soonest
+        times = (soonest, refused_ms, self._listeners.next_ms(), dialer.next_ms())
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     @property
     def unsent_bytes(self) -> int:
@@ -316,7 +315,8 @@ class TcpTransport(Transport):
         turn = self._in_turn(ready) if self._left or connections.unread else ready
         most = 0 if asked else HANDLE_REQUESTS_MAX  # nothing is read of clients while requests are left of an earlier turn
         connections.bytes_read = self._long = 0
-        self._whereabouts.turn(now_ms)
+        if self._whereabouts.doubtful or now_ms >= self._whereabouts.due_ms:
+            self._whereabouts.turn(now_ms)
         left: list[tuple[int, int]] = []
         for at, (fd, mask) in enumerate(turn):
             if fd == self._wakeup.fd:
@@ -333,15 +333,18 @@ class TcpTransport(Transport):
                 left += turn[at + 1 :]  # these are first the next time
                 break
         self._left = left
-        connections.go_on_securing()
+        if connections.securing:
+            connections.go_on_securing()
         if (looks := connections.timers.heap) and looks[0][0] <= now_ms:
             connections.expire(now_ms)
         if self._dialer.sought or self._dialer.resolver.found:
             self._dialer.look(now_ms)
-        self._listeners.resume(now_ms)
+        if self._listeners.paused:
+            self._listeners.resume(now_ms)
         if self._door is not None:
             self._door.refusals.tell(now_ms)
-        self._lost.tell(self._inbox.tell, self._inbox.brokers.append)
+        if self._lost.waiting or self._lost.unsent:
+            self._lost.tell(self._inbox.tell, self._inbox.brokers.append)
         return self._inbox.deliver()
 
     @property
@@ -452,11 +455,9 @@ class TcpTransport(Transport):
         state = connection.state
         if state is not _OPEN and state is not State.GREETING:
             return  # an earlier one was refused
-        whole: bytes | memoryview = frame
-        if not lasting and (len(frame) <= _SMALL_BYTES or frame[6] == _FETCHED):
-            whole = bytes(frame)
+        whole: bytes | memoryview = bytes(frame) if not lasting and (len(frame) <= _SMALL_BYTES or frame[6] == _FETCHED) else frame
         message = self._fitting.decode(whole, trusted=connection.peer_id >= 0)
-        route = route_of(whole)
+        route = whole[ROUTE_AT]
         if state is not _OPEN:
             self._opening.heard(connection, message)
             return

@@ -31,15 +31,16 @@ class Whereabouts:
     def __init__(self, endpoint_of: Callable[[int], str | None]) -> None:
         self._endpoint_of = endpoint_of
         self._reached: dict[int, str] = {}
-        self._due_ms = 0
+        self.due_ms = 0
+        """When a turn is doubtful by itself. Before that, and without doubts, `turn` need not be called."""
         self.doubtful = True
         """Whether somebody may have learned something since the last turn began: whoever delivers what is not routine says so."""
 
     def turn(self, now_ms: int) -> None:
         """A turn begins."""
-        self.doubtful = now_ms >= self._due_ms
+        self.doubtful = now_ms >= self.due_ms
         if self.doubtful:
-            self._due_ms = now_ms + LOOK_MS
+            self.due_ms = now_ms + LOOK_MS
 
     def has_moved(self, broker_id: int) -> bool:
         """Whether it is reached elsewhere than at the last look; the first one remembers where that is."""
