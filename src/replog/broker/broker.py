@@ -147,11 +147,13 @@ class Broker:
             self._sessions.answer_waiting(now_ms)
         if now_ms >= upkeep.next_ms:
             self._timers(now_ms)
-        self.outbox.flushes += upkeep.flushes(now_ms)
+        if upkeep.unflushed or now_ms >= upkeep.flush_due.next_ms:
+            self.outbox.flushes += upkeep.flushes(now_ms)
         due = self._fetching.due_ms
         if due is not None and now_ms >= due:
             self._fetching.send_due(now_ms)
-        self._flush_reports.send(now_ms, self.broker_epoch)
+        if self._flush_reports.owed or now_ms >= self._flush_reports.again.next_ms:
+            self._flush_reports.send(now_ms, self.broker_epoch)
         due = self._proposals.due_ms
         if due is not None and now_ms >= due:
             self._proposals.send_due(now_ms)
@@ -189,9 +191,8 @@ class Broker:
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
-        due = self._upkeep.deadline_ms()
-        parked, reports = self._sessions.parked, self._flush_reports
-        for at in (parked.due_ms, self._fetching.due_ms, reports.due_ms, self._proposals.due_ms, self._publishing.due_ms):
+        due = min(self._upkeep.deadline_ms(), self._flush_reports.again.next_ms)
+        for at in (self._sessions.parked.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
             if at is not None and at < due:
                 due = at
         return due
@@ -388,8 +389,7 @@ class Broker:
         del self.partitions[identity]
         self._fetching.drop(identity)
         self._flush_reports.forget(identity)
-        partition.leading = None
-        partition.following = None
+        partition.leading = partition.following = None
         self._waiting.wake(partition)
         self._sessions.dropped(partition)
         self._upkeep.forget(identity)

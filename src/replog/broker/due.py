@@ -8,8 +8,10 @@ from typing import Final
 from replog.model import PartitionId
 from replog.partition.partition import Partition
 
-__all__ = ["Due"]
+__all__ = ["NEVER", "Due"]
 
+NEVER: Final = 1 << 62
+"""When nobody is due (ms)."""
 _OVER_MAX: Final = 1_000
 """So many times that no longer count are kept, besides as many as there are partitions."""
 
@@ -21,6 +23,9 @@ class Due:
         self._at: dict[PartitionId, tuple[int, Partition]] = {}
         self._heap: list[tuple[int, PartitionId]] = []
         """Times (ms) of all of these, and some that no longer count: nobody is searched for when a partition is dropped."""
+        self.next_ms: int = NEVER
+        """When the next one is due. Every turn looks at it, so it is kept and not sought: that took a leader 16 calls of Python for each
+        acknowledgement."""
 
     def put(self, partition: Partition, at_ms: int) -> None:
         """Due at `at_ms`, unless it is due earlier."""
@@ -32,27 +37,31 @@ class Due:
         if len(self._heap) > 2 * len(self._at) + _OVER_MAX:
             self._heap = [(at, identity) for identity, (at, _) in self._at.items()]
             heapify(self._heap)
+        if at_ms < self.next_ms:
+            self.next_ms = at_ms
 
     def drop(self, identity: PartitionId) -> None:
         """Not due any more."""
-        self._at.pop(identity, None)
+        if self._at.pop(identity, None) is not None:
+            self._seek_next()
 
-    @property
-    def next_ms(self) -> int | None:
-        """When the next one is due; None: nobody is."""
+    def take(self, now_ms: int) -> list[Partition]:
+        """Those that are due by now, the earliest first; they stand here no longer."""
+        taken: list[Partition] = []
+        while self.next_ms <= now_ms:
+            _, identity = heappop(self._heap)
+            taken.append(self._at.pop(identity)[1])
+            self._seek_next()
+        return taken
+
+    def _seek_next(self) -> None:
+        """Drop the times that no longer count from the front."""
         heap = self._heap
         while heap:
             at_ms, identity = heap[0]
             known = self._at.get(identity)
             if known is not None and known[0] == at_ms:
-                return at_ms
+                self.next_ms = at_ms
+                return
             heappop(heap)
-        return None
-
-    def take(self, now_ms: int) -> list[Partition]:
-        """Those that are due by now, the earliest first; they stand here no longer."""
-        taken: list[Partition] = []
-        while (at_ms := self.next_ms) is not None and at_ms <= now_ms:
-            _, identity = heappop(self._heap)
-            taken.append(self._at.pop(identity)[1])
-        return taken
+        self.next_ms = NEVER

@@ -36,36 +36,32 @@ class FlushReports:
         self._outbox = outbox
         self._again_ms = 2 * config.fetch_wait_ms
         """An idle leader tells its high watermark with its next answer only: after one wait it has been heard of what is not lost."""
-        self._owed: dict[PartitionId, Partition] = {}
+        self.owed: dict[PartitionId, Partition] = {}
         """There is news about them since the last `send`."""
         self._said: dict[PartitionId, FlushedEntry] = {}
         """What their leaders were told last, and have not confirmed yet."""
-        self._again = Due()
-        """The same partitions, by when they are told it again."""
-
-    @property
-    def due_ms(self) -> int | None:
-        """When `send` has something to say even if there is no news."""
-        return self._again.next_ms
+        self.again = Due()
+        """The same partitions, by when they are told it again: `send` is due then even if nothing is owed. A broker looks at both in each
+        turn, which saves it two calls of Python, or three."""
 
     def owe(self, partition: Partition) -> None:
         """Something about this copy is new: its log, its disk, its leader or its place in the ISR."""
         if partition.config.flush == "ack":
-            self._owed[partition.identity] = partition
+            self.owed[partition.identity] = partition
 
     def forget(self, identity: PartitionId) -> None:
         """No longer served here, or nothing to say."""
-        self._owed.pop(identity, None)
+        self.owed.pop(identity, None)
         self._said.pop(identity, None)
-        self._again.drop(identity)
+        self.again.drop(identity)
 
     def send(self, now_ms: int, broker_epoch: int) -> None:
         """End of a poll: one message to each leader that has not heard an end, or has not confirmed it for so long.
 
         It counts only what it has already accepted as a prefix of its own log; once it has, there is news.
         """
-        owed, self._owed = self._owed, {}
-        for partition in self._again.take(now_ms):
+        owed, self.owed = self.owed, {}
+        for partition in self.again.take(now_ms):
             del self._said[partition.identity]
             owed[partition.identity] = partition
         by_leader: dict[int, list[FlushedEntry]] = {}
@@ -77,7 +73,7 @@ class FlushReports:
                 entry = FlushedEntry(identity, partition.leader_epoch, partition.log.flushed_end)
                 if entry != self._said.get(identity):
                     self._said[identity] = entry
-                    self._again.put(partition, now_ms + self._again_ms)
+                    self.again.put(partition, now_ms + self._again_ms)
                     by_leader.setdefault(following.leader, []).append(entry)
         for leader, entries in by_leader.items():
             self._outbox.messages.append((leader, Flushed(self._broker_id, broker_epoch, entries)))

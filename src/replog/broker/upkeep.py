@@ -50,8 +50,9 @@ class Upkeep:
         """Logs with a flush under way; kept until it has run, whatever becomes of the copy."""
         self._flush_next: dict[PartitionId, Partition] = {}
         """Those of them about which there was news meanwhile."""
-        self._flush_due = Due()
-        """To be flushed by time: under flush "interval", or because a flush was not done for want of descriptors."""
+        self.flush_due = Due()
+        """To be flushed by time: under flush "interval", or because a flush was not done for want of descriptors. `flushes` has
+        something to do when this is due or something is unflushed, which a broker looks at in each turn."""
         self._record_ms = 0
         """When flushes that logs have had since they were altered may be recorded next."""
         self._unequal: dict[PartitionId, Partition] = {}
@@ -134,7 +135,7 @@ class Upkeep:
         """No longer served here."""
         for kept in (self.unflushed, self._flush_next, self._unequal, self._outsiders, self._unsaved, self._moved, self._retaining):
             kept.pop(identity, None)
-        self._flush_due.drop(identity)
+        self.flush_due.drop(identity)
 
     def with_outsiders(self) -> list[Partition]:
         """Led here, with an assigned replica outside the ISR."""
@@ -152,15 +153,15 @@ class Upkeep:
             if identity in self._flushing:
                 self._flush_next[identity] = partition
             elif partition.config.flush == "interval":
-                self._flush_due.put(partition, now_ms + partition.config.flush_interval_ms)
+                self.flush_due.put(partition, now_ms + partition.config.flush_interval_ms)
             else:
                 self._flush(partition, tokens)
-        for partition in self._flush_due.take(now_ms):
+        for partition in self.flush_due.take(now_ms):
             self._flush(partition, tokens)
         return tokens
 
     def _flush(self, partition: Partition, tokens: list[FlushToken]) -> None:
-        self._flush_due.drop(partition.identity)
+        self.flush_due.drop(partition.identity)
         try:
             token = partition.log.flush()
         except LogDamaged as problem:
@@ -172,7 +173,7 @@ class Upkeep:
 
     def flush_later(self, partition: Partition, now_ms: int) -> None:
         """A flush could not be done for now, and nothing was lost."""
-        self._flush_due.put(partition, now_ms + _AGAIN_MS)
+        self.flush_due.put(partition, now_ms + _AGAIN_MS)
 
     def flush_done(self, token: FlushToken) -> Log | None:
         """The flush has run: what was appended meanwhile may be flushed next. Returns the log that it was of."""
@@ -322,8 +323,7 @@ class Upkeep:
 
     def deadline_ms(self) -> int:
         """When a timer is due next."""
-        due_ms = self._flush_due.next_ms
-        return self.next_ms if due_ms is None else min(self.next_ms, due_ms)
+        return min(self.next_ms, self.flush_due.next_ms)
 
 
 def _is_retained(partition: Partition) -> bool:

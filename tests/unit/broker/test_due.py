@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from replog.broker.due import Due
+from replog.broker.due import NEVER, Due
 from replog.config import BrokerConfig
 from replog.log.memory import MemoryLog
 from replog.model import PartitionId
@@ -21,7 +21,7 @@ A, B, C = (copy(number) for number in range(3))
 
 def test_each_is_taken_once_and_in_order() -> None:
     due = Due()
-    assert due.next_ms is None
+    assert due.next_ms == NEVER
     for partition, at_ms in ((B, 20), (A, 30), (C, 10)):
         due.put(partition, at_ms)
     assert due.next_ms == 10
@@ -29,7 +29,7 @@ def test_each_is_taken_once_and_in_order() -> None:
     assert due.take(20) == [C, B]
     assert due.next_ms == 30
     assert due.take(100) == [A]
-    assert due.next_ms is None
+    assert due.next_ms == NEVER
 
 
 def test_the_earlier_time_counts() -> None:
@@ -52,7 +52,7 @@ def test_what_is_dropped_is_neither_due_nor_kept() -> None:
     due.put(A, 40)
     assert due.take(30) == [B]
     due.drop(A.identity)
-    assert due.next_ms is None
+    assert due.next_ms == NEVER
     due.put(A, 5)
     for at_ms in range(100_000, 0, -1):
         due.put(B, at_ms + 10)
@@ -77,7 +77,12 @@ def test_it_agrees_with_a_sorted_list() -> None:
             at_ms = now_ms + chance.randrange(100)
             due.put(partition, at_ms)
             plain[partition.identity] = min(plain.get(partition.identity, at_ms), at_ms)
-        assert due.next_ms == min(plain.values(), default=None)
+        assert due.next_ms == min(plain.values(), default=NEVER)
+        if chance.random() < 0.02:
+            until_ms = now_ms + chance.randrange(100)
+            expected = sorted(at for at in plain.values() if at <= until_ms)
+            assert [plain.pop(partition.identity) for partition in due.take(until_ms)] == expected
+            assert due.next_ms == min(plain.values(), default=NEVER)
         if chance.random() < 0.1:
             expected = sorted((at_ms, identity) for identity, at_ms in plain.items() if at_ms <= now_ms)
             assert [one.identity for one in due.take(now_ms)] == [identity for _, identity in expected]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from replog.broker.broker import Broker
+from replog.broker.due import NEVER
 from replog.broker.durability import FlushReports
 from replog.config import BrokerConfig, TopicConfig
 from replog.log.memory import MemoryLog, MemoryLogDirectory
@@ -52,7 +53,7 @@ def test_it_is_said_until_this_leader_counts_it(isr: tuple[int, ...], theirs: in
     reports.owe(partition)
     reports.send(0, 1)
     assert [(to, m.entries[0].flushed_end) for to, m in outbox.messages if isinstance(m, Flushed)] == ([(2, 3)] if said else [])
-    assert reports.due_ms == (500 if said else None)
+    assert reports.again.next_ms == (500 if said else NEVER)
 
 
 class Follower:
@@ -165,7 +166,7 @@ def test_what_is_lost_is_said_again_until_the_leader_confirms_it() -> None:
     for now_ms in range(1_700, 10_000, 100):
         one.tick(now_ms)
     assert one.heard() == []
-    assert one.broker._flush_reports.due_ms is None
+    assert one.broker._flush_reports.again.next_ms == NEVER
 
 
 def test_a_new_leader_hears_of_what_the_old_one_was_told() -> None:
@@ -212,7 +213,7 @@ def test_nothing_is_said_of_what_is_no_longer_followed() -> None:
     one.broker._fail(one.broker.partitions[one.identities[1]], "a read failed")
     one.tick(1_010)
     assert one.heard() == []
-    assert one.broker._flush_reports.due_ms is None
+    assert one.broker._flush_reports.again.next_ms == NEVER
 
 
 def test_a_copy_that_comes_back_is_another_one() -> None:
