@@ -13,7 +13,7 @@ from replog.log.files import OS
 from replog.log.given import check_epoch, check_room
 from replog.log.marked import stored_mark
 from replog.log.producers import ProducerTable
-from replog.log.tail import Tail
+from replog.log.tail import NO_TAIL, Tail
 from replog.model import PartitionId
 from replog.payload import check_rows
 from replog.ports import Log, Slice
@@ -78,7 +78,7 @@ class StoredLog(Log):
         self.start_offset = self.end_offset = self.flushed_end = start_offset
         self.epochs = EpochTable()
         self.producers = ProducerTable(producers_max)
-        self._tail = Tail()
+        self._tail: Tail = NO_TAIL
         self.group_inside = -1
         """No place inside a group is above this one."""
         self.generation = 0

@@ -25,6 +25,7 @@ from replog.log.retention import expired, is_full
 from replog.log.segment import Segment
 from replog.log.segmented import SegmentedLog
 from replog.log.storage import Storage, read_summary
+from replog.log.tail import NO_TAIL, Tail
 from replog.model import PartitionId
 from replog.ports import Location, LossReport, Slice
 from replog.records import GROUP_OPEN_BIT, BadBatch, BatchHeader, RecordBatch
@@ -92,6 +93,8 @@ class FileLog(SegmentedLog):
         if written != length:
             self._write_rest(segment, buffers, written, length)
         self._count_in(segment, batch, position)
+        if self._tail is NO_TAIL:
+            self._tail = Tail()
         self._tail.add(batch)
 
     def append_many(self, batches: Sequence[RecordBatch]) -> None:

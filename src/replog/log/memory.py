@@ -28,6 +28,7 @@ from replog.log.producers import ProducerTable
 from replog.log.recorded import is_flushed, recordable
 from replog.log.retention import expired, is_full
 from replog.log.staging import MemoryStaging
+from replog.log.tail import NO_TAIL, Tail
 from replog.model import PartitionId
 from replog.ports import FlushToken, Log, LogDirectory, LogStart, LossKind, LossReport, MemorySlice, Slice
 from replog.records import GROUP_OPEN_BIT, BatchHeader, RecordBatch, read_header
@@ -110,6 +111,8 @@ class MemoryLog(StoredLog):
             if batch.attributes & GROUP_OPEN_BIT:
                 self.group_inside = end
         self.end_offset = end
+        if self._tail is NO_TAIL:
+            self._tail = Tail()
         self._tail.add(batch)
 
     def append_many(self, batches: Sequence[RecordBatch]) -> None:

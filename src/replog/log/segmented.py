@@ -35,6 +35,8 @@ PASSING: Final = frozenset({ENOSPC, EDQUOT, EFBIG}) | NO_DESCRIPTORS
 """Conditions that pass: no space, or no descriptors, for now."""
 _REMOVALS_MAX: Final = 8
 """So many segments go at once: each waits for a disk, some milliseconds, and whoever asks is a broker that serves others meanwhile."""
+_NO_SEGMENTS: Final[list[Segment]] = []
+"""Of every log without files: nobody adds to it, and 56 bytes of each such log are saved."""
 
 
 class SegmentedLog(StoredLog):
@@ -58,7 +60,7 @@ class SegmentedLog(StoredLog):
     def __init__(self, identity: PartitionId, config: TopicConfig, storage: Storage, state: LogState | None) -> None:
         super().__init__(identity, config, storage.limits.producers_max)
         self._storage = storage
-        self._segments: list[Segment] = []
+        self._segments: list[Segment] = _NO_SEGMENTS
         self._names = self._names_synced = 0  # how many segments were begun, and how many of their names are durable
         self._unlinked = False  # a name was removed, and that is not durable yet
         self._recorded_flush = 0  # the flushed end that the directory's checkpoint knows
@@ -96,7 +98,7 @@ class SegmentedLog(StoredLog):
             segment.index = SparseIndex()
             self._names += 1
             self._leftovers = tuple(path for path in self._leftovers if path != segment.path)
-            self._segments.append(segment)
+            self._segments = [*self._segments, segment]  # another list: there was that of many logs, perhaps
             self._active = segment
         except BaseException:
             if self._active is not segment and segment.fd >= 0:

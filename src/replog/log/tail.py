@@ -7,14 +7,10 @@ from typing import Final
 
 from replog.records import RecordBatch
 
-__all__ = ["Tail", "TailSlice"]
+__all__ = ["NO_TAIL", "Tail", "TailSlice"]
 
 TAIL_BYTES_MAX: Final = 1 << 20
 """Batches beyond this are read from where they are stored; the newest one is kept whatever its size."""
-
-
-_NONE: Final[deque[RecordBatch]] = deque()
-"""Of every log that never had an append: an empty deque costs more than the rest of an idle log."""
 
 
 class TailSlice:
@@ -53,14 +49,12 @@ class Tail:
     __slots__ = ("_batches", "_bytes", "_shared")
 
     def __init__(self) -> None:
-        self._batches = _NONE
+        self._batches: deque[RecordBatch] = deque()
         self._bytes = 0
         self._shared: TailSlice | None = None
 
     def add(self, batch: RecordBatch) -> None:
         """The log has grown by this batch."""
-        if self._batches is _NONE:
-            self._batches = deque()
         self._batches.append(batch)
         self._bytes += batch.length
         while self._bytes > TAIL_BYTES_MAX and len(self._batches) > 1:
@@ -101,3 +95,14 @@ class Tail:
         if shared is None or shared.end_offset != end or shared.base_offset != found[0].base_offset:
             shared = self._shared = TailSlice(found, end, length)
         return shared
+
+
+class _NoTail(Tail):
+    __slots__ = ()
+
+    def add(self, batch: RecordBatch) -> None:
+        raise AssertionError("the first append gives a log a tail of its own")
+
+
+NO_TAIL: Final = _NoTail()
+"""Of every log that has not had an append in this life: one of its own takes 56 bytes, and its deque more than the rest of an idle log."""

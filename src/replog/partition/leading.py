@@ -22,6 +22,9 @@ SLICES_AHEAD: Final = 4
 NOT_APPLIED: Final = (Code.INELIGIBLE_REPLICA, Code.OPERATION_NOT_ATTEMPTED)
 """Errors that prove a proposal was not stored and never will be: the only ones that let the leader take it back (PROTOCOL 4.3)."""
 _NOBODY: Final[Mapping[int, int]] = {}
+_IN_SYNC: Final = InSyncCommit()
+"""It has no state, so that all partitions have the same one; and the same place of a group in a log that is empty."""
+_NO_GROUP: Final = (0, 0)
 _SUPERSEDED: Final = (
     Code.FENCED_LEADER_EPOCH,
     Code.INVALID_UPDATE_VERSION,
@@ -84,11 +87,11 @@ class Leading:
         self.leader_epoch = state.leader_epoch
         self.limits = limits
         self.brokers = brokers
-        self.policy = policy or InSyncCommit()
+        self.policy = policy or _IN_SYNC
         self.epoch_start = log.end_offset
         self.group_open = False
         """Whether the last batch is one of a group that has yet to end."""
-        self.newest_group = (log.end_offset, log.end_offset)
+        self.newest_group = (log.end_offset, log.end_offset) if log.end_offset else _NO_GROUP
         """Where the last group that was published here begins, and how far it has come: so that no acknowledgement has to read the log."""
         self.slices: tuple[int, ...] = ()
         """Where the last slices of that group, and of those before it, end."""
