@@ -256,7 +256,8 @@ class Producer:
             self._send_overdue()
         queue = self._writer.queue(queue.topic, queue.partition)
         self._driver.attend()  # this may fail, so it comes first: a batch that nothing is added to would never have an outcome
-        self._held()
+        if self._leaving.bytes:  # acks=0 alone
+            self._held()
         self._writer.forget_failed(_FAILED_MAX)
         now_ms = self._driver.now_ms()
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
@@ -487,8 +488,7 @@ class Producer:
                     self._go(batch.queue)
         if not all(batch.done for batch in batches):
             left_s = timeout_s if timeout_s is None or since_ms is None else max(0.0, timeout_s - (now_ms - since_ms) / 1000)
-            with self._writer.awaiting(batches):
-                self._driver.wait(lambda: all(batch.done for batch in batches), left_s)
+            self._writer.wait_for(self._driver, batches, left_s)
         run_callbacks(self._core)
         late = next((batch for batch in batches if not batch.done), None)
         if late is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.client.batches import Batch, afresh
@@ -14,6 +13,7 @@ from replog.model import ACKS_NONE, Address
 
 if TYPE_CHECKING:
     from replog.client.core import ClientCore
+    from replog.client.driver import Driver
     from replog.ports import Ids
 
 __all__ = ["Writer"]
@@ -94,14 +94,15 @@ class Writer:
             if not queue.has_batches:
                 queue.rest()
 
-    @contextmanager
-    def awaiting(self, batches: Sequence[Batch]) -> Iterator[None]:
-        """A thread waits for these: it hears of them. Without the lock."""
-        try:
+    def wait_for(self, driver: Driver, batches: Sequence[Batch], timeout_s: float | None) -> None:
+        """Wait until each of these (one at least) has its outcome, or so long; this thread hears of it. Without the lock."""
+        first = batches[0]
+        done = (lambda: first.done) if len(batches) == 1 else (lambda: all(batch.done for batch in batches))
+        try:  # as a context manager it cost each `result` six calls
             self.awaited.append(batches)
-            yield
+            driver.wait(done, timeout_s)
         finally:
-            with suppress(ValueError):
+            if batches in self.awaited:  # else an interrupt came first, or a fork
                 self.awaited.remove(batches)
 
     def crash(self, error: BaseException) -> None:

@@ -93,7 +93,7 @@ def parse_bootstrap(endpoints: str | Iterable[str]) -> list[str]:
 class _Waiter(Waiter):
     """One thread in a `wait`: it rests on the sockets, or until the thread that does brings it what it wants."""
 
-    __slots__ = ("background", "left", "resting_on", "woken")
+    __slots__ = ("background", "left", "rest_s", "resting_on", "woken")
 
     def __init__(self, done: Callable[[], bool], lock: RLock, *, background: bool) -> None:
         super().__init__(done, lock)
@@ -102,6 +102,8 @@ class _Waiter(Waiter):
         self.left = False
         """Whether it is on its way out, and rests on nothing any more."""
         self.resting_on: TcpTransport | None = None
+        self.rest_s = 0.0
+        """So long it may rest on the sockets: until `until_ms`."""
         self.woken = False
         """Whether it was told to look up from the sockets."""
 
@@ -131,13 +133,9 @@ class ConnectedDriver:
         self._waiters: Resting[_Waiter] = Resting(self.changing)
         self.finisher: Finisher | None = None
         """Who sees to batches when nobody calls; it takes itself off under the lock."""
-        self._closed = False
+        self.closed = False
+        """Whether `close` was called: nothing may be sent any more. Every `send` looks, so it is no method."""
         kill_in_child(self)  # open or not: children must not be the same producers
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called: nothing may be sent any more."""
-        return self._closed
 
     def now_ms(self) -> int:
         """Monotonic milliseconds."""
@@ -179,8 +177,7 @@ class ConnectedDriver:
                 if isinstance(polled, bool):
                     return polled
                 if polled is not None:
-                    now_ms = self.now_ms()
-                    ready = polled.wait(max(waiter.until_ms - now_ms, 1) / 1000)
+                    ready = polled.wait(waiter.rest_s)
                 else:
                     run_callbacks(self.core)
         finally:
@@ -207,15 +204,14 @@ class ConnectedDriver:
         with self.lock, self.changing:
             while True:
                 self._leave(waiter)
-                if self._closed:
+                if self.closed:
                     if waiter.done():
                         return True
                     self._check_usable()
-                self._turn(ready if waiter.resting_on is self._transport else None)
+                now_ms = self._turn(ready if waiter.resting_on is self._transport else None)
                 ready = waiter.resting_on = None
                 if waiter.done():
                     return True
-                now_ms = self.now_ms()
                 if end_ms is not None and now_ms >= end_ms:
                     return False
                 if self.core.finished and may_call(self.core):
@@ -229,8 +225,9 @@ class ConnectedDriver:
                     self._call_up()
                 self._waiters.rest(waiter, None if end_ms is None else (end_ms - now_ms) / 1000)
 
-    def _turn(self, ready: list[Any] | None) -> None:
-        """Take in what is ready (None: somebody else does that), run timers that are due, send what the core says."""
+    def _turn(self, ready: list[Any] | None) -> int:
+        """Take in what is ready (None: somebody else does that), run timers that are due, send what the core says. By which time it did so:
+        that asks the clock for whoever rests next, too."""
         transport = self._open()
         core = self.core
         now_ms, before_ms = self.now_ms(), self._turned_ms
@@ -251,9 +248,11 @@ class ConnectedDriver:
             self.changing.handled = problem
             self._crashed(problem)
             raise
-        for waiter in self._waiters:
-            if waiter.is_done():
-                waiter.condition.notify()
+        if self._waiters.present:
+            for waiter in self._waiters:
+                if waiter.is_done():
+                    waiter.condition.notify()
+        return now_ms
 
     def _say(self, transport: TcpTransport) -> None:
         outbox = self.core.outbox
@@ -289,6 +288,7 @@ class ConnectedDriver:
         transport = waiter.resting_on = self._open()
         times = [self.core.deadline_ms(), transport.next_poll_ms(), end_ms]
         waiter.until_ms = min((t for t in times if t is not None), default=now_ms + 60_000)
+        waiter.rest_s = max(waiter.until_ms - now_ms, 1) / 1000
         waiter.woken = False
         self._polling = waiter
         return transport
@@ -355,11 +355,11 @@ class ConnectedDriver:
         In a signal handler that came into a call of this thread: when that has left the lock.
         """
         if is_inside(self.lock):
-            return None if self._closed else put_off(self.close, "replog client close")
+            return None if self.closed else put_off(self.close, "replog client close")
         with self.lock, self.changing:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             closing = Closing(self.core, "Client")
             self._drop(abandon=False)
             self._waiters.call_all()
@@ -373,7 +373,7 @@ class ConnectedDriver:
         self._waiters.forget_all()
         self._remember()
         self._drop(abandon=True)
-        if not self._closed:
+        if not self.closed:
             self.core.after_fork()
         kill_in_child(self)  # a child of the child is yet another one
 
@@ -385,7 +385,7 @@ class ConnectedDriver:
             transport.close()
 
     def _check_usable(self) -> None:
-        if self._closed:
+        if self.closed:
             raise UsageError("this Client is closed")
 
     def _open(self) -> TcpTransport:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.calling import called
 from tests.unit.client.fake import FakeCluster, FakeDriver
 
 from replog.client.client import Client
@@ -103,6 +104,18 @@ def test_room_is_taken_by_what_is_its_own() -> None:
     producer.send("t", VALUE)
     driver.unsent = {1: 10}
     assert producer._held() == 10, "most of it has left"
+
+
+def test_only_what_has_not_left_is_looked_for() -> None:
+    driver, client, producer = busy()
+    other = client.producer(acks=1, compression=None)
+    other.send("t", VALUE).result()
+    assert "Leaving.look" not in called(lambda: other.send("t", VALUE))
+    producer.send("t", VALUE)
+    assert "Leaving.look" in called(lambda: producer.send("t", VALUE))
+    driver.unsent = {}
+    producer.send("t", VALUE)
+    assert len(producer._leaving._sent[1].ends) == 1, "of what has left nothing is kept"
 
 
 def test_after_an_interrupt_nothing_is_waited_for() -> None:

@@ -28,10 +28,9 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def led(log: Any) -> Leading:
+    config, limits = TopicConfig(min_isr=1), BrokerConfig()
     state, assignment = PartitionState(1, 1, (1, 2)), Assignment((1, 2))
-    return Leading(
-        1, log, state=state, assignment=assignment, config=TopicConfig(min_isr=1), limits=BrokerConfig(), brokers={}, high_watermark=0, now_ms=0
-    )
+    return Leading(1, log, state=state, assignment=assignment, config=config, limits=limits, brokers={}, high_watermark=0, now_ms=0)
 
 
 def test_idle_logs_share_what_is_the_same(logs: list[Any]) -> None:

@@ -6,7 +6,7 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.threads import in_thread
@@ -182,9 +182,14 @@ def test_the_child_of_a_fork_says_nothing_of_what_its_parent_has_sent() -> None:
     drop_produced(driver)
     producer = client.producer()
     delivery = producer.send("t", "x")
-    with producer._writer.awaiting([delivery._batch]):  # a thread that there is not in the child
-        driver.core.after_fork()
-        assert producer._writer.awaited == []
+
+    class Forked:
+        def wait(self, done: Any, timeout_s: float | None) -> None:  # by a thread that there is not in the child
+            assert producer._writer.awaited == [[delivery._batch]]
+            driver.core.after_fork()
+            assert producer._writer.awaited == []
+
+    producer._writer.wait_for(cast(Any, Forked()), [delivery._batch], None)
     producer.send("t", "the child's")
     (said,) = close(driver)
     assert "of 1 records" in said

@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakSet
 
 import pytest
+from tests.calling import called
 from tests.interrupts import at_every_line, interrupted_at
 from tests.threads import in_thread
 from tests.unit.client.fake import FakeCluster
@@ -968,3 +969,15 @@ def test_the_driver_is_one() -> None:
     assert driver.closed
     with pytest.raises(UsageError, match="this Client is closed"):
         driver.run()
+
+
+def test_whoever_waits_alone_asks_nobody_and_the_clock_no_more_than_needed(client: replog.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connected, "start_finisher", lambda driver: None)
+    producer = client.producer()
+    producer.send("t", "a").result()
+    delivery = producer.send("t", "b")
+    assert not delivery.done(), "its answer has arrived, and nobody has looked"
+    names = called(delivery.result)
+    assert [name for name in names if name.startswith("Resting.")] == ["Resting.__len__"], "in passing on what nobody waits for"
+    assert not [name for name in names if name.startswith("Writer.wait_for.") and "genexpr" in name], "of one batch it is asked for that"
+    assert names.count("ConnectedDriver.now_ms") == 5, "when it began to wait, twice; in a turn; for whom an answer is; and behind that"
