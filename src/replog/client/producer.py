@@ -39,9 +39,10 @@ class Producer:
     """Sends records in batches, in order per partition. Any thread may call.
 
     With `linger_ms=0` a record goes at once while fewer than five batches of its partition are under way, otherwise it joins the next
-    batch. A `Cluster` stores what goes at once within `send`, so each record is a batch of its own there: writing, and later reading, costs
-    tens of times as much. Many records, one by one, take `linger_ms=5`, or `send_many`. Whoever waits does not wait longer for that:
-    `result`, `exception` and `flush` send the batch at once. Whoever only awaits a future, or has a callback, hears after the linger.
+    batch. Where disks are waited for (`flush="ack"`) less than half a batch goes at once only while none is under way. A `Cluster` stores
+    what goes at once within `send`, so each record is a batch of its own there: writing, and later reading, costs tens of times as much.
+    Many records, one by one, take `linger_ms=5`, or `send_many`. Whoever waits does not wait longer for that: `result`, `exception` and
+    `flush` send the batch at once. Whoever only awaits a future, or has a callback, hears after the linger.
     Leaving the `with` block flushes, and raises what failed and was not reported by a delivery or its future. Without it, call
     `flush` before the client is closed or the producer dropped: neither waits, and only a warning says how many records that cost.
     """
@@ -75,7 +76,6 @@ class Producer:
         self._leaving = self._writer.leaving
         self._pid = os.getpid()
         self._routes: dict[str, Route] = self._writer.routes
-        self._in_flight_max = self._writer.max_in_flight
         self._closed = False  # last: before, `__del__` has nothing to say
 
     # ------------------------------------------------------------------------------------------------------------ sending
@@ -129,8 +129,8 @@ class Producer:
                         if self._linger_ms:
                             if driver.now_ms() >= batch.linger_at or batch.size >= queue.full_at:
                                 self._go(queue)
-                        elif len(queue.batches) < self._in_flight_max:
-                            self._go(queue)
+                        elif len(queue.batches) < (queue.eager_max if 2 * batch.size < queue.full_at else writer.max_in_flight):
+                            self._go(queue)  # as `PartitionQueue.is_eager`, which costs every record a call
                         break
                 except BaseException as problem:
                     self._changing.__exit__(type(problem), problem, None)  # as `with`, which costs every record a call
@@ -237,7 +237,7 @@ class Producer:
                     batch.size += ends[stop - 1] - before
                     self._writer.buffered += ends[stop - 1] - before
                     parts.append((batch, first, stop - at))
-                    if stop < len(values) or (not self._linger_ms and len(queue.batches) < self._in_flight_max):
+                    if stop < len(values) or (not self._linger_ms and queue.is_eager(batch)):
                         queue.seal()
                         sealed.append(queue)
                         if len(sealed) == self._config.max_in_flight:  # as many as may be under way share their messages
@@ -261,7 +261,7 @@ class Producer:
         self._writer.forget_failed(_FAILED_MAX)
         now_ms = self._driver.now_ms()
         batch = queue.begin(now_ms, self._driver.wall_ms(), self._config.delivery_timeout_ms)
-        if self._linger_ms or len(queue.batches) >= self._in_flight_max:
+        if self._linger_ms or len(queue.batches) >= queue.eager_max:
             self._core.watch_queue(queue, now_ms)
         return batch, queue
 

@@ -48,6 +48,7 @@ class PartitionQueue:
         "batches",
         "core",
         "draining",
+        "eager_max",
         "epoch",
         "failures",
         "floor",
@@ -88,6 +89,8 @@ class PartitionQueue:
         self.timer_ms: int | None = None
         self.full_at: int = full_at(writer.batch_bytes, self.core.view.batch_limit(topic))
         """The `size` up to which a producer fills the open batch; it says so anew when the view is another one."""
+        self.eager_max = writer.eager_max(topic)
+        """While fewer batches have no outcome, what a producer without `linger_ms` has gathered goes at once; likewise."""
 
     @property
     def is_new(self) -> bool:
@@ -98,6 +101,11 @@ class PartitionQueue:
     def has_batches(self) -> bool:
         """Whether anything in it has no outcome yet."""
         return bool(self.batches) or self.open is not None
+
+    def is_eager(self, batch: Batch) -> bool:
+        """Whether what is open goes at once, and waits for no company: while there is room, from half full on in any case. Company would
+        spare little of what that costs, and gathering all of it before anything is under way would leave brokers and disks idle."""
+        return len(self.batches) < (self.eager_max if 2 * batch.size < self.full_at else self.writer.max_in_flight)
 
     # ------------------------------------------------------------------------------------------------- filling
 

@@ -29,9 +29,9 @@ class Route:
         self.serial = writer.core.view.serial
         self.queues: list[PartitionQueue] = [writer.queue(topic.name, number) for number in topic.numbers()]
         """By position in the sorted partition numbers."""
-        most = full_at(writer.batch_bytes, topic.config.max_batch_bytes)
+        most, eager = full_at(writer.batch_bytes, topic.config.max_batch_bytes), writer.eager_max(topic.name)
         for queue in self.queues:
-            queue.full_at = most
+            queue.full_at, queue.eager_max = most, eager
         self.turn: int = before.turn if before is not None else writer.core.ids.number() % len(self.queues)
         self.sticky = self.queues[self.turn % len(self.queues)]
         self.floor: int = before.floor if before is not None else -1
