@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import logging
@@ -104,6 +105,16 @@ def test_a_broker_that_cannot_go_on_is_stopped_and_says_why(
     done, out, err = ran(None, "--format", "json")
     told = {"error": type(reason).__name__, "why": f"broker 1 cannot go on: {reason}", "next": None, "status": status}
     assert (done, json.loads(out.splitlines()[-1])) == (status, told)
+
+
+def test_collections_pass_over_a_broker_that_is_ready_and_over_nobody_before_or_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(Played, "reason", MemoryError("much"))
+    monkeypatch.setattr(Played, "start", lambda self: frozen.append(gc.get_freeze_count()))
+    monkeypatch.setattr(Played, "stopping", staticmethod(lambda: frozen.append(gc.get_freeze_count())))
+    ran()
+    assert frozen[0] == gc.get_freeze_count() == 0
+    assert frozen[1] > 1_000
 
 
 def test_a_stop_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
