@@ -38,8 +38,11 @@ class Played:
     cluster_id = "c"
     trouble = ""
 
+    is_ready = True
+
     def __init__(self, *_: Any, **__: Any) -> None:
-        self._life = SimpleNamespace(membership=SimpleNamespace(refused=self.refused))
+        routing = SimpleNamespace(controller_epoch=1, version=1)
+        self._life = SimpleNamespace(membership=SimpleNamespace(refused=self.refused), broker=SimpleNamespace(routing=routing))
 
     def start(self) -> None:
         if isinstance(self.reason, UsageError) and "insecure" in str(self.reason):
@@ -109,6 +112,7 @@ def test_a_broker_that_cannot_go_on_is_stopped_and_says_why(
 
 def test_collections_pass_over_a_broker_that_is_ready_and_over_nobody_before_or_after(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[int] = []
+    monkeypatch.setattr("replog.cli.sparing._CALM_S", 0.0)
     monkeypatch.setattr(Played, "reason", MemoryError("much"))
     monkeypatch.setattr(Played, "start", lambda self: frozen.append(gc.get_freeze_count()))
     monkeypatch.setattr(Played, "stopping", staticmethod(lambda: frozen.append(gc.get_freeze_count())))
