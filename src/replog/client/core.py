@@ -268,27 +268,28 @@ class ClientCore:
 
     def dispatch(self, now_ms: int) -> None:
         """Send what is ready, with an entry per batch: as few messages as `Produces` makes of it."""
-        if not self._ready:
-            return
-        ready, self._ready = self._ready, {}
-        produces = Produces(self.config.request_timeout_ms)
-        for queue in ready:
-            if not queue.batches and queue.open is None:
-                queue.rest()
-                continue
-            batches = queue.sendable(now_ms)
-            place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
-            if place is not None and place.leader is not None:
-                if queue.moves_to(place):
-                    batches = queue.sendable(now_ms)
-                self._stalled.pop(queue, None)
-                for batch in batches:
-                    if not batch.done and queue.prepare(batch, place.identity):
-                        produces.add(batch, place, self._number(batch), now_ms)
-            elif batches:
-                self._stalled[queue] = None
-            self._timers.arm(queue, queue.next_deadline(now_ms))
-        self.outbox.messages += produces
+        while self._ready:
+            ready, self._ready = self._ready, {}
+            produces = Produces(self.config.request_timeout_ms)
+            for queue in ready:
+                if not queue.batches and queue.open is None:
+                    queue.rest()
+                    continue
+                batches = queue.sendable(now_ms)
+                place = self.locate(queue, queue.topic, queue.partition, now_ms) if batches else None
+                if place is not None and place.leader is not None:
+                    if queue.moves_to(place):
+                        batches = queue.sendable(now_ms)
+                    self._stalled.pop(queue, None)
+                    for batch in batches:
+                        if not batch.done and queue.prepare(batch, place.identity):
+                            produces.add(batch, place, self._number(batch), now_ms)
+                        else:  # it cannot be sent, and leaves its room to another one
+                            self._ready[queue] = None
+                elif batches:
+                    self._stalled[queue] = None
+                self._timers.arm(queue, queue.next_deadline(now_ms))
+            self.outbox.messages += produces
 
     def _on_produced(self, entry: ProducedEntry, now_ms: int) -> None:
         batch = self._requests.get(entry.request)
@@ -392,10 +393,9 @@ class ClientCore:
         self.metadata_address = self.any_broker(now_ms, self.absent.asked if sought else -1)
         self._metadata_at = now_ms + self.config.retry_backoff_ms_max
         self._metadata_old_at = now_ms + self.config.metadata_max_age_ms
-        if self.metadata_address is None:
-            return
-        number = self._metadata_request = self._numbers = self._numbers + 1
-        self.outbox.messages.append((self.metadata_address, Metadata(number, self.view.controller_epoch, self.view.version, sought)))
+        if self.metadata_address is not None:
+            number = self._metadata_request = self._numbers = self._numbers + 1
+            self.outbox.messages.append((self.metadata_address, Metadata(number, self.view.controller_epoch, self.view.version, sought)))
 
     def _on_cluster_view(self, sender: Address, view: ClusterView, now_ms: int) -> None:
         merged = self.view.merge(view)

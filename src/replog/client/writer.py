@@ -75,7 +75,8 @@ class Writer:
         """How many batches of a partition may be under way before few records wait for company.
 
         One where an acknowledgement waits for disks: what comes while one flush is under way shares the next one in any case, and in one
-        batch it costs one message, append and answer (64 records sent one by one: 2 batches instead of 6).
+        batch it costs one message, append and answer (64 records sent one by one: 2 batches instead of 6). The price: where
+        acknowledgements are slow for another reason than disks, a record that nobody waits for may go one of them later.
         """
         known = self.core.view.topics.get(topic)
         waits_for_disks = self.acks != ACKS_NONE and known is not None and known.config.flush == "ack"
@@ -112,8 +113,10 @@ class Writer:
             self.awaited.append(batches)
             driver.wait(done, timeout_s)
         finally:
-            if batches in self.awaited:  # else an interrupt came first, or a fork
+            try:  # noqa: SIM105 (every `result` comes here, and a `suppress` takes time)
                 self.awaited.remove(batches)
+            except ValueError:  # an interrupt came first, or a fork
+                pass
 
     def crash(self, error: BaseException) -> None:
         """The core was interrupted: nothing that was under way can be relied on."""

@@ -219,15 +219,15 @@ class ConnectedDriver:
                     return None
                 if not self._is_polled():
                     if not waiter.background or all(one.background for one in self._waiters):
-                        return self._take_place(waiter, now_ms, end_ms)
+                        return self._take_place(waiter, end_ms)
                     self._pass_on()  # the application came while this thread was about to rest: it goes first
                 else:
                     self._call_up()
-                self._waiters.rest(waiter, None if end_ms is None else (end_ms - now_ms) / 1000)
+                self._waiters.rest(waiter, None if end_ms is None else max(0, end_ms - self.now_ms()) / 1000)
 
     def _turn(self, ready: list[Any] | None) -> int:
         """Take in what is ready (None: somebody else does that), run timers that are due, send what the core says. By which time it did so:
-        that asks the clock for whoever rests next, too."""
+        whether anybody's is up."""
         transport = self._open()
         core = self.core
         now_ms, before_ms = self.now_ms(), self._turned_ms
@@ -284,8 +284,9 @@ class ConnectedDriver:
             self._polling = None
         return self._polling is not None
 
-    def _take_place(self, waiter: _Waiter, now_ms: int, end_ms: int | None) -> TcpTransport:
+    def _take_place(self, waiter: _Waiter, end_ms: int | None) -> TcpTransport:
         transport = waiter.resting_on = self._open()
+        now_ms = self.now_ms()  # to send much has taken its time
         times = [self.core.deadline_ms(), transport.next_poll_ms(), end_ms]
         waiter.until_ms = min((t for t in times if t is not None), default=now_ms + 60_000)
         waiter.rest_s = max(waiter.until_ms - now_ms, 1) / 1000

@@ -464,6 +464,20 @@ def test_too_large_is_refused_before_sending_and_names_size_and_limit() -> None:
     assert client.append("small", 0, ["fits"]).base_offset == 0
 
 
+@pytest.mark.parametrize("large", [1, 2, 4])
+def test_what_is_behind_a_batch_that_is_too_large_goes_at_once(large: int) -> None:
+    cluster, driver, client = make({})
+    cluster.create("small", 1, max_batch_bytes=500)
+    client.topics()
+    before = driver.now_ms()
+    producer = client.producer(compression=None)
+    sent = producer.send_many("small", [*[random.Random(7).randbytes(700)] * large, "fits"])
+    assert cluster.partition("small").values() == [b"fits"]
+    assert driver.now_ms() == before
+    assert [type(delivery.exception()) for delivery in sent] == [MessageTooLarge] * large + [type(None)]
+    producer.close()
+
+
 @pytest.mark.parametrize("stored", [True, False])
 def test_without_sequences_what_may_be_stored_is_not_refused_when_the_limit_is_lowered(stored: bool) -> None:
     cluster, driver, client = make({"t": 1})

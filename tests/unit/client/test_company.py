@@ -20,10 +20,10 @@ ROOM = 10_000
 """Of a batch."""
 
 
-def durable(flush: str = "ack", **options: Any) -> tuple[FakeCluster, FakeDriver, Client]:
+def durable(flush: str = "ack", partitions: int = 1, **options: Any) -> tuple[FakeCluster, FakeDriver, Client]:
     """A topic "t", on disks that are waited for."""
     cluster, driver, client = make({}, **options)
-    cluster.create("t", 1, flush=flush)
+    cluster.create("t", partitions, flush=flush)
     client.topics()
     return cluster, driver, client
 
@@ -168,6 +168,57 @@ def test_whoever_waits_has_it_sent_beside_what_is_under_way(end: str) -> None:
     assert under_way == [2]
     assert values(cluster) == [0, 1]
     producer.close()
+
+
+@pytest.mark.parametrize("how", ["send", "send_many"])
+def test_without_a_key_a_record_passes_over_a_partition_in_which_it_would_wait(how: str) -> None:
+    cluster, driver, client = durable(partitions=3)
+    producer = client.producer(compression=None)
+    for number in range(3):
+        producer.send("t", body(999_999), partition=number).result()
+    cluster.paused = {1}  # who leads partition 0
+    for number in range(12):
+        if how == "send":
+            producer.send("t", body(number))
+        else:
+            producer.send_many("t", [body(number)])
+    stored = [[int(value[:6]) for value in cluster.partition("t", number).values()][1:] for number in range(3)]
+    under_way = producer._writer.queue("t", 0)
+    assert len(under_way.batches) == 1
+    assert under_way.open is None, "nothing waits beside what the slow one has"
+    assert stored[0] == []
+    assert sum(map(len, stored)) == 11
+    assert abs(len(stored[1]) - len(stored[2])) <= 1, "in turn"
+    driver.resume()
+    producer.close()
+
+
+def test_where_a_record_waits_in_every_partition_they_are_taken_in_turn() -> None:
+    cluster, driver, client = durable(partitions=3)
+    producer = client.producer(batch_bytes=ROOM, compression=None)
+    for number in range(3):
+        producer.send("t", body(999_999), partition=number).result()
+    cluster.paused = {1, 2, 3}
+    for number in range(300):
+        producer.send("t", body(number))
+    under_way = [len(producer._writer.queue("t", number).batches) for number in range(3)]
+    assert max(under_way) - min(under_way) <= 1 < min(under_way), "half a batch goes, then the next has its turn"
+    driver.resume()
+    producer.close()
+    assert sorted(int(value[:6]) for number in range(3) for value in cluster.partition("t", number).values()[1:]) == list(range(300))
+
+
+def test_no_more_partitions_are_looked_at_than_a_batch_can_pay_for() -> None:
+    _, _, client = durable(partitions=40)
+    producer = client.producer(compression=None)
+    route = producer._find_route("t")
+    before = route.turn
+    for queue in route.queues:
+        queue.eager_max = 0
+    assert route.next_sticky() is route.queues[(before + 1) % 40]
+    route.queues[(before + 1 + 17) % 40].eager_max = 1
+    assert route.next_sticky() is route.queues[(before + 2) % 40]
+    assert route.next_sticky() is route.queues[(before + 18) % 40]
 
 
 def test_under_acks_0_nothing_waits() -> None:

@@ -8,6 +8,7 @@ import gc
 import inspect
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import FrameType, SimpleNamespace
@@ -31,6 +32,7 @@ from replog.log import files
 from replog.messages import Disconnected, Fetch, ListOffsets, Produce
 from replog.runtime import connected, finishing
 from replog.runtime.connected import ConnectedDriver, parse_bootstrap
+from replog.runtime.resting import Resting
 from replog.testing.eventually import eventually
 
 _WOKEN = 0
@@ -971,6 +973,36 @@ def test_the_driver_is_one() -> None:
         driver.run()
 
 
+@pytest.mark.parametrize("beside", ["nobody", "somebody on the sockets"])
+def test_what_a_turn_takes_is_not_waited_for_once_more(client: replog.Client, monkeypatch: pytest.MonkeyPatch, beside: str) -> None:
+    client.topics()
+    driver, took_ms = driver_of(client), 0
+    rests: list[float] = []
+    (transport,) = FakeTransport.made
+
+    def flush() -> None:
+        nonlocal took_ms
+        took_ms += 60_000
+
+    def rest(*told: Any) -> list[Any]:
+        if told[-1]:  # else it only looks what has arrived
+            rests.append(told[-1])
+        return []
+
+    with monkeypatch.context() as patch:
+        if beside == "nobody":
+            patch.setattr(transport, "wait", rest)
+        else:
+            in_thread(lambda: driver.wait(lambda: bool(rests), None))
+            eventually(lambda: driver._polling is not None)
+            patch.setattr(Resting, "rest", rest)
+        patch.setattr(ConnectedDriver, "now_ms", lambda self: time.monotonic_ns() // 1_000_000 + took_ms)
+        patch.setattr(transport, "flush", flush)
+        assert not driver.wait(lambda: False, 61.0)
+    driver.wake()
+    assert 0.5 < rests[0] <= 1.0, "as long as is left when it has sent what there was"
+
+
 def test_whoever_waits_alone_asks_nobody_and_the_clock_no_more_than_needed(client: replog.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connected, "start_finisher", lambda driver: None)
     producer = client.producer()
@@ -980,4 +1012,4 @@ def test_whoever_waits_alone_asks_nobody_and_the_clock_no_more_than_needed(clien
     names = called(delivery.result)
     assert [name for name in names if name.startswith("Resting.")] == ["Resting.__len__"], "in passing on what nobody waits for"
     assert not [name for name in names if name.startswith("Writer.wait_for.") and "genexpr" in name], "of one batch it is asked for that"
-    assert names.count("ConnectedDriver.now_ms") == 5, "when it began to wait, twice; in a turn; for whom an answer is; and behind that"
+    assert names.count("ConnectedDriver.now_ms") == 6, "when it began, twice; in a turn; to rest; for whom an answer is; behind"
