@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from replog.client.results import (
         BrokerDescription,
         ClusterDescription,
+        ControllerDescription,
         FeatureLevels,
         PartitionDescription,
         Receipt,
@@ -65,6 +66,7 @@ __all__ = [
     "ClusterDescription",
     "Consumer",
     "Controller",
+    "ControllerDescription",
     "Deliveries",
     "Delivery",
     "Explanation",
@@ -113,6 +115,7 @@ _HOME = {
     "ClusterDescription": "replog.client.results",
     "Consumer": "replog.client.consumer",
     "Controller": "replog.controller.controller",
+    "ControllerDescription": "replog.client.results",
     "Deliveries": "replog.client.producer",
     "Delivery": "replog.client.producer",
     "Explanation": "replog.client.explaining",

@@ -29,7 +29,7 @@ RUN_HERE = [page for page in DOCS if page not in (*ELSEWHERE, WITH_SESSION)]
 
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SETTINGS = {field.name for cls in (TopicConfig, BrokerConfig, ClientConfig) for field in attrs.fields(cls)} | set(_TOPIC_ALIASES)
-NO_SETTINGS = {"commit_ops_max", *BY_NAME}  # what is called like one: an attribute of a store, and metrics
+NO_SETTINGS = {"commit_ops_max", "since_ms", *BY_NAME}  # called like one: an attribute of a store, a key of an answer, and metrics
 SETTING_LIKE = re.compile(r"[a-z]+(?:_[a-z]+)*_(?:ms|bytes|max|ms_max|bytes_max|per_s)")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
 import replog
@@ -22,6 +23,7 @@ from replog.errors import UsageError
 from replog.metrics.text import prometheus_text
 from replog.status import server as serving
 from replog.status import source as sources
+from replog.status.acting import Look
 from replog.status.server import CONNECTIONS_MAX, StatusServer
 from replog.testing.eventually import eventually
 
@@ -78,6 +80,25 @@ def test_every_replica_is_there_with_its_position(page: StatusServer) -> None:
     replicas = [(r["broker"], r["end_offset"], r["lag_records"], r["in_sync"]) for r in rows[0]["replicas"]]
     assert replicas == [(n, 10, 0, True) for n in (1, 2, 3)]
     assert found["topics"] == [{"topic": "orders", "partitions": 4, "wrong": 0}]
+
+
+def test_the_controller_says_since_when_it_is_one_and_what_waits_there(
+    cluster: replog.Cluster, page: StatusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = status_of(page)
+    said = found["controller"]
+    assert (said["broker_id"], said["controller_epoch"]) == (found["health"]["controller"], found["health"]["controller_epoch"])
+    assert found["time_ms"] - 600_000 < said["since_ms"] <= found["time_ms"]
+    assert said.keys() == {"broker_id", "controller_epoch", "since_ms", "queued_events", "due_partitions"}
+    monkeypatch.setattr(sources, "FRESH_S", 0)
+    known = cluster.describe_features().controller
+    assert known is not None
+    for waiting in (7, 8):  # nothing else changes: it is told all the same
+        look = Look(cluster._view(30), "", False, evolve(known, queued_events=waiting))
+        monkeypatch.setattr(sources, "look", lambda _client, _timeout_s, look=look: look)
+        assert status_of(page)["controller"]["queued_events"] == waiting
+    monkeypatch.setattr(sources, "look", lambda _client, _timeout_s: Look(cluster._view(30), "", False))
+    assert status_of(page)["controller"] is None
 
 
 def test_a_lost_broker_is_seen_and_explained(cluster: replog.Cluster, page: StatusServer) -> None:

@@ -131,7 +131,7 @@ def _explain_what_is_wrong(context: Context) -> int:
     """Those partitions that are not well or are moved, the worst first."""
     output, most = context.output, context.arguments.limit or _EXPLAINED_MAX
     with context.client() as client:
-        view, no_controller, may_hide = look(client, context.timeout_s)
+        view, no_controller, may_hide, _ = look(client, context.timeout_s)
         total = sum(len(topic.partitions) for topic in view.topics.values())
         wrong = sorted(_not_well(view))
         shown = {(topic, number): kinds for _, topic, number, kinds in wrong[:most]} if not no_controller else {}

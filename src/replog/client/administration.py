@@ -10,7 +10,7 @@ from replog.client.arguments import check_choice, check_count, check_list, check
 from replog.client.explaining import Explanation, FollowersOp, explanation
 from replog.client.operations import AdminOp, MetadataOp, Operation
 from replog.client.reassigning import Reassigning
-from replog.client.results import FeatureLevels
+from replog.client.results import ControllerDescription, FeatureLevels
 from replog.client.vacancies import Candidate, Vacancy
 from replog.client.view import Topic, View
 from replog.config import TopicConfig, check_partition_number, check_topic_name
@@ -215,10 +215,14 @@ class Administration(Reassigning):
     # ---------------------------------------------------------------------------------------------------- feature levels
 
     def describe_features(self, *, timeout_s: float | None = 30) -> FeatureLevels:
-        """The feature level of the cluster, and which levels each registered broker supports, as the controller knows (KIP-584)."""
+        """The feature level of the cluster, and which levels each registered broker supports, as the controller knows (KIP-584).
+
+        `controller` says which one that is, since when, and how much was waiting there. It answers once it has seen in the metadata store
+        that it is still the controller. Raises ClusterAuthorizationFailed for whoever may not describe the cluster.
+        """
         said = self._do(AdminOp("describe_features", {}, self._deadline(timeout_s)))
         brokers = {broker: (low, high) for broker, (low, high) in said["brokers"].items()}
-        return FeatureLevels(said["cluster_id"], said["level"], brokers)
+        return FeatureLevels(said["cluster_id"], said["level"], brokers, _controller(said.get("controller")))
 
     def raise_feature_level(self, level: int, *, timeout_s: float | None = 30) -> None:
         """Allow brokers to write what came with a newer version, once all of them run it. It cannot be undone (KIP-584).
@@ -228,6 +232,14 @@ class Administration(Reassigning):
         """
         level = check_count("level", level, 1, 2**31 - 1)
         self._do(AdminOp("raise_feature_level", {"level": level}, self._deadline(timeout_s)))
+
+
+def _controller(said: dict[str, Any] | None) -> ControllerDescription | None:
+    """Who has answered. What an older broker does not say is not known; what a newer one says beside it is passed over."""
+    if said is None:
+        return None
+    numbers = (said.get(name) for name in ("since_ms", "queued_events", "due_partitions"))
+    return ControllerDescription(said["broker"], said["epoch"], *numbers)
 
 
 def check_removable(name: str, numbers: Sequence[int], there: Collection[int]) -> None:

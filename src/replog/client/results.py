@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
 from replog.records import RecordBatch
 
 __all__ = [
     "BrokerDescription",
     "ClusterDescription",
+    "ControllerDescription",
     "FeatureLevels",
     "Fetch",
     "PartitionDescription",
@@ -138,12 +139,32 @@ class ClusterDescription:
 
 
 @frozen
+class ControllerDescription:
+    """The controller that has answered, and how much was waiting there. None: a broker of an older version, which does not say so."""
+
+    broker_id: int
+    controller_epoch: int
+    since_ms: int | None
+    """When it took office, in ms since 1970 by the clock of its machine."""
+    queued_events: int | None
+    """Events that waited there or were under way when the question came, without the question."""
+    due_partitions: int | None
+    """Partitions that were to be looked at then; one of the events stands for them, or none yet."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return attrs.asdict(self)
+
+
+@frozen
 class FeatureLevels:
     """The feature level of a cluster, and the lowest and highest level that each registered broker supports (KIP-584)."""
 
     cluster_id: str
     level: int
     brokers: dict[int, tuple[int, int]]
+    controller: ControllerDescription | None = field(default=None, eq=False)
+    """Who says so; None: a broker of an older version, which does not name itself. Not compared: it changes from question to question."""
 
     @property
     def highest(self) -> int:
@@ -153,7 +174,9 @@ class FeatureLevels:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         brokers = [{"broker": broker, "low": low, "high": high} for broker, (low, high) in self.brokers.items()]
-        return {"cluster_id": self.cluster_id, "level": self.level, "highest": self.highest, "brokers": brokers}
+        controller = None if self.controller is None else self.controller.to_dict()
+        levels = {"cluster_id": self.cluster_id, "level": self.level, "highest": self.highest, "brokers": brokers}
+        return {**levels, "controller": controller}
 
     def __str__(self) -> str:
         rows = [(broker, low, high) for broker, (low, high) in self.brokers.items()]

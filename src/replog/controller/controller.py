@@ -76,6 +76,10 @@ class Controller:
         """Who is told when a topic is gone."""
         self.led_since: dict[PartitionId, int] = {}
         """Since when (wall clock) a partition has been in its leader epoch, where this term has seen it begin: for people."""
+        self.broker_id = -1
+        """Whose controller it is."""
+        self.since_ms = 0
+        """When it took office (wall clock), for people; 0: not known."""
         self.wall_ms = 0
         """The time of day, for what people read; as of the last tick."""
         self.view_version = 0

@@ -194,6 +194,10 @@ class AdminAsked:
     token: bytes = field(default=b"", repr=False)
     progress: Any = None
     """How far a verb is that goes on from slice to slice, where the store does not say so; None at first."""
+    events_ahead: int = 0
+    """Events that waited or were under way when it was asked."""
+    partitions_ahead: int = 0
+    """Partitions that were due then: one event stands for as many as one decision takes."""
 
 
 @frozen

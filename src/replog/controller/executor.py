@@ -11,7 +11,7 @@ from typing import Any
 
 from replog.config import BrokerConfig
 from replog.controller.campaign import Deposed, Won, campaign
-from replog.controller.events import AdminAsked, IsrProposed, ReplicasLost, ShutdownAsked
+from replog.controller.events import IsrProposed, ReplicasLost, ShutdownAsked
 from replog.controller.queues import Observer
 from replog.controller.reading import Reader, Script
 from replog.controller.term import Term
@@ -51,7 +51,9 @@ class ControllerExecutor:
         self._reader = Reader(config.slice_partitions_max, self.outbox.events.append)
         self._now_ms = 0
         self._wall_ms = 0
-        """As of the last tick."""
+        """The time of day; 0 before the first tick."""
+        self._wall_ahead_ms: int | None = None
+        """Of the monotonic clock, at the last tick: that may be long ago where nothing was to be done meanwhile."""
         self._broker_epoch = -1
         self._cluster_id = ""
         self._campaigning = False
@@ -121,7 +123,7 @@ class ControllerExecutor:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Timers: retry, resend, reconcile."""
-        self._wall_ms = wall_ms
+        self._wall_ahead_ms = wall_ms - now_ms
         self._at(now_ms)
         if self._retry_ms is not None and self._retry_ms <= now_ms:
             self._retry_ms = None
@@ -142,6 +144,8 @@ class ControllerExecutor:
 
     def _at(self, now_ms: int) -> None:
         self._now_ms = now_ms
+        if self._wall_ahead_ms is not None:
+            self._wall_ms = now_ms + self._wall_ahead_ms
         if self._term is not None:
             self._term.at(now_ms, self._wall_ms)
 
@@ -154,7 +158,7 @@ class ControllerExecutor:
             return
         match message:
             case Admin():
-                term.ask(AdminAsked(sender, message, self._ids.token()))
+                term.on_wish(sender, message, self._ids.token())
             case AlterIsr():
                 term.on_proposal(IsrProposed(sender, message))
             case Heartbeat():

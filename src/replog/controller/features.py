@@ -28,10 +28,18 @@ __all__ = ["describe_features", "raise_feature_level"]
 
 
 def describe_features(controller: Controller, event: AdminAsked) -> Decision:
-    """The cluster, its level, and what each registered broker supports, by its number."""
+    """The cluster, its level, what each registered broker supports, by its number; and who says so, since when, and what waits there."""
     identity = _identity(controller)
     brokers = {b: list(broker.supports) for b, broker in sorted(controller.cluster.brokers.items())}
-    return answered(event, {"cluster_id": identity.cluster_id, "level": identity.feature_level, "brokers": brokers})
+    in_office = {
+        "broker": controller.broker_id,
+        "epoch": controller.controller_epoch,
+        "since_ms": controller.since_ms or None,
+        "queued_events": event.events_ahead,
+        "due_partitions": event.partitions_ahead,
+    }
+    known = {"cluster_id": identity.cluster_id, "level": identity.feature_level, "brokers": brokers}
+    return answered(event, {**known, "controller": in_office})
 
 
 def raise_feature_level(controller: Controller, event: AdminAsked) -> Decision:

@@ -10,12 +10,22 @@ from abc import abstractmethod
 from replog.config import BrokerConfig
 from replog.controller.campaign import Deposed
 from replog.controller.cluster import Cluster
-from replog.controller.events import BrokerAcknowledged, CopiesGone, Event, IsrProposed, ReplicasLost, ReplicasServed, RoomChanged
+from replog.controller.events import (
+    AdminAsked,
+    BrokerAcknowledged,
+    CopiesGone,
+    Event,
+    IsrProposed,
+    ReplicasLost,
+    ReplicasServed,
+    RoomChanged,
+)
 from replog.controller.outboxes import BrokerOutbox
 from replog.controller.publishing import Publisher
+from replog.controller.queues import Queues
 from replog.controller.silence import silences
 from replog.errors import Code
-from replog.messages import AlterIsrAnswer, Heartbeat, LeaderAndIsrAnswer, ReplicaStatesAnswer, StopReplicaAnswer
+from replog.messages import Admin, AlterIsrAnswer, Heartbeat, LeaderAndIsrAnswer, ReplicaStatesAnswer, StopReplicaAnswer
 from replog.model import Address
 from replog.ports import Outbox
 
@@ -33,10 +43,16 @@ class Hearing:
     _looks: dict[str, None]
     _now_ms: int
     _outbox: Outbox
+    _queues: Queues
 
     @abstractmethod
     def ask(self, event: Event) -> None:
         """Have an event decided when its turn comes."""
+
+    def on_wish(self, sender: Address, wish: Admin, token: bytes) -> None:
+        """Somebody asks for something. What is ahead of it is counted here: whatever is urgent is done before a wish has its turn."""
+        events, partitions = len(self._queues), len(self.cluster.due)
+        self.ask(AdminAsked(sender, wish, token, events_ahead=events, partitions_ahead=partitions))
 
     def on_heartbeat(self, message: Heartbeat) -> None:
         """How far a broker is with the notices of this term."""

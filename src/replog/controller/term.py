@@ -67,6 +67,7 @@ class Term(Hearing):
     ) -> None:
         self._broker_id = broker_id
         self._won = won
+        self._since_ms = 0
         self._controller_epoch = won.controller_epoch
         self._config = config
         self._cluster_id = cluster_id
@@ -95,6 +96,7 @@ class Term(Hearing):
         self.controller = Controller(
             controller_epoch=self._won.controller_epoch, epoch_version=self._won.epoch_version, config=self._config
         )
+        self.controller.broker_id = self._broker_id
         self.controller.wall_ms = self._wall_ms
         self.cluster = self.controller.cluster
         epoch = self._won.controller_epoch
@@ -114,6 +116,7 @@ class Term(Hearing):
         """The time of what happens next."""
         self._now_ms = now_ms
         self._wall_ms = self.controller.wall_ms = wall_ms
+        self._since_ms = self.controller.since_ms = self._since_ms or wall_ms  # an actor that was never polled has no clock yet
 
     def next_script(self) -> Script | None:
         """The most urgent thing to do with the store; None if there is nothing."""

@@ -70,6 +70,8 @@ class _Seen:
     """What `judge` says, with a few of the partitions that it names."""
     rows: list[_Row]
     """Those with which something is wrong first."""
+    controller: dict[str, Any] | None
+    """As it describes itself; None where nobody has."""
 
 
 @define
@@ -149,15 +151,17 @@ class Source:
     def _look(self) -> _Seen:
         """The cluster as it is; judged again only where something has changed."""
         client = self._asked()
-        view, no_controller, may_hide = look(client, _ASK_S)
+        view, no_controller, may_hide, in_office = look(client, _ASK_S)
+        controller = None if in_office is None else in_office.to_dict()
         with client._driver.lock:
             key = view.controller_epoch, view.version, view.serial, no_controller
             if self._seen is not None and self._seen.key == key:
+                self._seen = evolve(self._seen, controller=controller)  # what waits there is another number at each look
                 return self._seen
             copy = _copied(view)
         report = judge(copy, no_controller=no_controller, may_hide=may_hide)
         rows = sorted(_rows(copy, report), key=lambda row: (not row.kinds, row.topic.name, row.partition.partition))
-        self._seen = _Seen(key, copy, shortened(report, _NAMED_MAX), rows)
+        self._seen = _Seen(key, copy, shortened(report, _NAMED_MAX), rows, controller)
         return self._seen
 
     def _base(self) -> tuple[_Seen, dict[str, Any]]:
@@ -184,6 +188,7 @@ class Source:
             "time_ms": time.time_ns() // 1_000_000,
             "health": seen.report,
             "reason": seen.report["reason"],
+            "controller": seen.controller,
             "brokers": _brokers(seen),
             "topics": [{"topic": name, "partitions": size, "wrong": bad.get(name, 0)} for name, size in sizes],
             "topics_total": len(topics),

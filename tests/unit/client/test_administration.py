@@ -11,7 +11,7 @@ from tests.unit.client.fake import FakeCluster, make
 
 from replog.client import client as client_module
 from replog.client.client import Client
-from replog.client.results import FeatureLevels
+from replog.client.results import ControllerDescription, FeatureLevels
 from replog.codec import decode, encode
 from replog.config import SCATTERED_KEYS_MAX
 from replog.errors import (
@@ -82,6 +82,32 @@ def test_what_a_cluster_supports_comes_as_numbers() -> None:
     result = {"cluster_id": "c", "level": 1, "brokers": {1: [1, 2], 2: [1, 1]}}
     answers(cluster, AdminAnswer(0, 0, result=result))
     assert client.describe_features() == FeatureLevels("c", 1, {1: (1, 2), 2: (1, 1)})
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ({}, None),
+        ({"controller": {"broker": 2, "epoch": 7}}, ControllerDescription(2, 7, None, None, None)),
+        (
+            {"controller": {"broker": 2, "epoch": 7, "since_ms": None, "queued_events": 0, "due_partitions": 4}},
+            ControllerDescription(2, 7, None, 0, 4),
+        ),
+        (
+            {"controller": {"broker": 2, "epoch": 7, "since_ms": 5, "queued_events": 1, "due_partitions": 0, "mood": "calm"}, "more": 1},
+            ControllerDescription(2, 7, 5, 1, 0),
+        ),
+    ],
+    ids=["older", "says less", "no clock", "newer"],
+)
+def test_what_a_controller_does_not_say_of_itself_is_not_known(said: dict[str, Any], known: ControllerDescription | None) -> None:
+    """An older broker says nothing, a newer one may say more."""
+    cluster, _, client = make()
+    levels = {"cluster_id": "c", "level": 1, "brokers": {1: [1, 2]}}
+    answers(cluster, AdminAnswer(0, 0, result={**levels, **said}))
+    found = client.describe_features()
+    assert (found.cluster_id, found.brokers, found.controller) == ("c", {1: (1, 2)}, known)
+    assert found.to_dict()["controller"] == (None if known is None else attrs.asdict(known))
 
 
 def test_a_level_is_asked_for_and_checked_first() -> None:

@@ -142,6 +142,8 @@ class World:
         """Of each broker, the oldest first."""
         self.config = BrokerConfig(**config)
         self.now_ms = 1_000
+        self.wall_ms = 0
+        """The time of day at ticks; 0: actors know of none."""
         self.lives = 0
         self.nodes: dict[int, Node] = {}
         self.disks: dict[int, dict[PartitionId, tuple[int, int]]] = {}
@@ -234,7 +236,7 @@ class World:
 
     def _tick(self, node: Node) -> None:
         for address, actor in node.actors().items():
-            actor.tick(self.now_ms, 0)
+            actor.tick(self.now_ms, self.wall_ms)
             self._take(node, address, actor)
 
     def _drain(self, node: Node) -> None:

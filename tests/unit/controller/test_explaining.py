@@ -234,7 +234,7 @@ def test_nobody_is_not_called_elected():
 def test_since_when_is_known_for_what_this_term_has_seen():
     world = World(3)
     world.create(assignment={0: [2, 1, 3]})
-    world.leader._wall_ms = 1_700_000_000_000
+    world.leader.tick(world.now_ms, 1_700_000_000_000)
     world.kill(2)
     answer = world.admin("explain", name="t", partition=0)
     assert answer.result["sentences"][0] == "Broker 1 leads t-0, in epoch 1."

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.controller.harness import World
 
+from replog.codec import decode, encode
 from replog.errors import Code
 from replog.features import Levels
+from replog.messages import Admin
 from replog.metadata import layout
 from replog.ports import Put
 
@@ -161,6 +163,88 @@ def test_a_broker_that_registers_at_the_same_moment_leaves_again():
     assert world.nodes[3].membership.broker_epoch == -1
     assert "feature level 2" in (world.nodes[3].membership.refused or "")
     assert sorted(described(world)["brokers"]) == [1, 2]
+
+
+T0 = 1_700_000_000_000
+
+
+def tell_time(world: World, wall_ms: int) -> None:
+    """Everybody hears what time it is."""
+    world.wall_ms = wall_ms
+    for node in world.nodes.values():
+        world._tick(node)
+    world.settle()
+
+
+def test_who_answers_says_who_it_is_and_since_when():
+    world = World(3)
+    said = described(world)["controller"]
+    assert said == {"broker": world.controller_id, "epoch": 1, "since_ms": None, "queued_events": 0, "due_partitions": 0}, "no clock yet"
+    tell_time(world, T0)
+    world.now_ms += 20_000  # nothing is due at the others meanwhile, so nobody tells them the time
+    world.kill(world.controller_id)
+    took_ms = T0 + 20_000
+    said = described(world)["controller"]
+    assert (said["broker"], said["epoch"], said["since_ms"]) == (world.controller_id, 2, took_ms)
+    tell_time(world, T0 + 50_000)
+    assert described(world)["controller"]["since_ms"] == took_ms
+
+
+def test_an_older_client_finds_what_it_takes_from_an_answer():
+    """These names, whatever else there is."""
+    answer = World(1).admin("describe_features")
+    assert answer is not None
+    assert {"cluster_id", "level", "brokers"} < answer.result.keys()
+    assert decode(b"".join(encode(answer))) == answer
+
+
+def test_a_term_that_has_to_load_again_began_before_that():
+    world = World(3)
+    tell_time(world, T0)
+    who: list[Any] = []
+
+    def before(address: Any, call: Any) -> str | None:
+        """The first look of the new term is in vain."""
+        if not who and call.verb == "commit" and any(op.path == layout.CONTROLLER_EPOCH for op in call.argument):
+            who.append(address)
+        elif who == [address] and call.verb.startswith("read"):
+            who.append("its look")
+            return "lost"
+        return None
+
+    world.before_store = before
+    world.kill(world.controller_id)
+    world.wall_ms = T0 + 5_000
+    world.advance(5_000)
+    assert len(world.told("store_outcome_unknown")) == 1
+    assert described(world)["controller"]["since_ms"] == T0
+
+
+def test_what_is_ahead_of_a_question_is_counted_when_it_comes():
+    """By the time that it is answered nothing urgent is left, and nothing that was asked before it."""
+    world = World(3)
+    for number in range(3):
+        world.admin("create_topic", name=f"t{number}", replication_factor=1, settle=False)
+    world.admin("describe_features", settle=False)
+    world.settle()
+    assert [answer.result["controller"]["queued_events"] for answer in world.client if "controller" in answer.result] == [3]
+    assert described(world)["controller"]["queued_events"] == 0
+
+
+def test_partitions_that_wait_for_a_decision_are_counted_one_by_one():
+    world = World(3, slice_partitions_max=10)
+    world.create(partitions=30)
+    world.kill(next(n for n in world.nodes if n != world.controller_id), settle=False)
+    term = world.leader._term
+    assert term is not None
+    while not term.cluster.due:
+        world.queue.popleft()()
+    due = len(term.cluster.due)
+    world.give(world.nodes[world.controller_id], ("controller", world.controller_id), "client", Admin(9, "describe_features", {}))
+    world.settle()
+    assert due > 10
+    assert world.client[-1].result["controller"]["due_partitions"] == due
+    assert described(world)["controller"]["due_partitions"] == 0
 
 
 def test_a_record_that_cannot_be_read_stops_nothing_else():

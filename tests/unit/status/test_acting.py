@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 from tests.unit.cli.conftest import run_with
 from tests.unit.cli.test_health import known, view
 
-from replog.client.results import FeatureLevels
+from replog.client.results import ControllerDescription, FeatureLevels
 from replog.client.view import View
 from replog.errors import TimedOut, rejection
 from replog.status import acting
@@ -69,6 +70,44 @@ def test_brokers_have_no_longer_than_whoever_asks(timeout_s: float | None, at_mo
     monkeypatch.setattr(client, "_wait", lambda _done, seconds: now_s.append(now_s.pop() + seconds))
     assert look(client, timeout_s).no_controller.endswith("are registered now: 2")  # type: ignore[arg-type]
     assert now_s[0] <= at_most
+
+
+def led(epoch: int) -> View:
+    """The same brokers, as whoever has heard of the controller of this epoch knows them."""
+    seen = view()
+    seen.controller_epoch = epoch
+    return seen
+
+
+def elected(epoch: int) -> FeatureLevels:
+    """What the controller of this epoch answers that has the same brokers."""
+    return attrs.evolve(known(), controller=ControllerDescription(2, epoch, 5, 0, 0))
+
+
+@pytest.mark.parametrize("late", range(1, 5))
+def test_an_election_after_which_the_same_brokers_are_registered_is_noticed(late: int) -> None:
+    client = Elected([led(1)] * late + [led(2)], [elected(2)])
+    assert look(client, 5) == Look(client.views[-1], "", False, elected(2).controller)  # type: ignore[arg-type]
+    assert client.views[0].controller_epoch == 2
+
+
+def test_what_an_earlier_controller_has_answered_is_asked_again() -> None:
+    client = Elected([led(2)], [elected(1), elected(2)])
+    assert look(client, 5).controller == elected(2).controller  # type: ignore[arg-type]
+
+
+def test_a_controller_that_does_not_say_its_epoch_is_believed_by_its_brokers() -> None:
+    """As brokers of older versions answer."""
+    client = Elected([led(1)], [known()])
+    assert look(client, 5) == Look(client.views[0], "", False, None)  # type: ignore[arg-type]
+    assert client.waits == 0
+
+
+def test_brokers_that_do_not_hear_of_an_election_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "HEARING_S", 0)
+    client = Elected([led(1)], [elected(2)])
+    why = "a broker has not heard from the controller that its epoch is 2, and knows of epoch 1"
+    assert look(client, 5) == Look(client.views[0], why, False)  # type: ignore[arg-type]
 
 
 def view_of(brokers: int, client: Elected) -> View:
