@@ -191,11 +191,11 @@ def _wait_until_ready(context: Context, one: Any, ending: Ending) -> int | None:
     return OK
 
 
-def _standing(one: Any) -> tuple[int, tuple[int, int]] | None:
-    """Which life it is in, and what it has heard of its cluster; None while it is not ready."""
+def _standing(one: Any) -> tuple[int, tuple[int, int] | None]:
+    """Which life it is in (0: in none), and what it has heard of its cluster: None while it is not ready."""
     life = one._life
     if life is None or not one.is_ready:
-        return None
+        return 0 if life is None else id(life), None
     routing = life.broker.routing
     return id(life), (routing.controller_epoch, routing.version)
 

@@ -14,7 +14,7 @@ def show(context: Context) -> int:
     with context.client() as client:
         found = client.describe_features(timeout_s=context.timeout_s)
     if output.is_json:
-        output.json(found.to_dict())
+        output.json({name: value for name, value in found.to_dict().items() if name != "controller"})  # `replog controller` tells of that
         return OK
     rows = [(broker, low, high) for broker, (low, high) in found.brokers.items()]
     output.table(("broker", "lowest", "highest"), rows, f"cluster {found.cluster_id}: feature level {found.level}")

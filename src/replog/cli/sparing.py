@@ -17,18 +17,20 @@ _CALM_S: Final = 5.0
 _AGAIN_S: Final = 60.0
 """What is frozen anew costs a full collection, which is what is to be spared."""
 
+State = tuple[Hashable, Hashable]
+
 
 class Sparing:
-    """Freezes, and thaws, what this process has. One whose program has frozen something itself is left alone."""
+    """Freezes, and thaws, what this process has. One whose program has frozen something itself before is left alone."""
 
-    def __init__(self, state: Callable[[], tuple[Hashable, Hashable] | None], now_s: Callable[[], float] = time.monotonic) -> None:
-        """`state` says which life the broker is in, and what it knows of its cluster; None while it is not ready."""
+    def __init__(self, state: Callable[[], State], now_s: Callable[[], float] = time.monotonic) -> None:
+        """`state` says which life the broker is in, and what it knows of its cluster: None while it is not ready."""
         self._state = state
         self._now_s = now_s
-        self._seen: tuple[Hashable, Hashable] | None = None
+        self._seen: State | None = None
         self._since_s = 0.0
         """Since when it has been like that."""
-        self._frozen: tuple[Hashable, Hashable] | None = None
+        self._frozen: State | None = None
         """The state in which it was frozen, if it is, ..."""
         self._frozen_s = 0.0
         """... and when."""
@@ -38,9 +40,9 @@ class Sparing:
         now_s, state = self._now_s(), self._state()
         if state != self._seen:
             self._seen, self._since_s = state, now_s
-        if self._frozen is not None and state is not None and state[0] != self._frozen[0]:
+        if self._frozen is not None and state[0] != self._frozen[0]:
             self._thaw()  # what is left of a life that is over would never go
-        if state is None or state == self._frozen or now_s - self._since_s < _CALM_S:
+        if state[1] is None or state == self._frozen or now_s - self._since_s < _CALM_S:
             return
         if self._frozen is None:
             if gc.get_freeze_count():
@@ -53,7 +55,7 @@ class Sparing:
         self._frozen, self._frozen_s = state, now_s
 
     def close(self) -> None:
-        """Nothing is frozen that was not before."""
+        """Nothing is frozen any more, if this has frozen something; nor what the program has since, which cannot be told apart."""
         self._thaw()
 
     def _thaw(self) -> None:

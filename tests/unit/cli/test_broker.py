@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from replog.cli import main
-from replog.cli.broker import Ending, _stop
+from replog.cli.broker import Ending, _standing, _stop
 from replog.errors import LogDamaged, TimedOut, UsageError
 from replog.security.audit import audit
 
@@ -119,6 +119,20 @@ def test_collections_pass_over_a_broker_that_is_ready_and_over_nobody_before_or_
     ran()
     assert frozen[0] == gc.get_freeze_count() == 0
     assert frozen[1] > 1_000
+
+
+def test_what_is_frozen_is_of_one_life_and_of_what_that_has_heard() -> None:
+    one = Played()
+    life = one._life
+    assert _standing(one) == (id(life), (1, 1))
+    life.broker.routing.version = 2
+    assert _standing(one) == (id(life), (1, 2))
+    life.broker.routing.controller_epoch = 3
+    assert _standing(one) == (id(life), (3, 2))
+    one.is_ready = False
+    assert _standing(one) == (id(life), None)
+    one._life = None  # type: ignore[assignment]
+    assert _standing(one) == (0, None)
 
 
 def test_a_stop_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:

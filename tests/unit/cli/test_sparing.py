@@ -16,7 +16,7 @@ class World:
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.state: tuple[int, int] | None = None
+        self.state: tuple[int, int | None] = 1, None
         self.sparing = Sparing(lambda: self.state, lambda: self.now_s)
 
     def pass_time(self, seconds: float) -> None:
@@ -76,7 +76,8 @@ def test_what_comes_later_is_frozen_too_but_not_more_than_once_a_minute(world: W
     assert gone() is None
 
 
-def test_what_is_left_of_a_life_that_is_over_can_go(world: World) -> None:
+@pytest.mark.parametrize("after", [(0, None), (2, None), (2, 1)])
+def test_what_is_left_of_a_life_that_is_over_can_go(world: World, after: tuple[int, int | None]) -> None:
     world.state = (1, 1)
     left = Circle()
     world.pass_time(6)
@@ -84,14 +85,16 @@ def test_what_is_left_of_a_life_that_is_over_can_go(world: World) -> None:
     del left
     gc.collect()
     assert gone() is not None, "it was frozen when it was needed"
-    world.state = None
+    world.state = (1, None)
     world.pass_time(1)
-    world.state = (2, 1)
+    assert gc.get_freeze_count() > 1_000, "it has lost its session, and goes on"
+    world.state = after
     world.pass_time(1)
     assert gc.get_freeze_count() == 0
     gc.collect()
     assert gone() is None
-    world.pass_time(5)
+    world.state = (2, 1)
+    world.pass_time(6)
     assert gc.get_freeze_count() > 1_000, "the next life is spared as well, and at once"
 
 

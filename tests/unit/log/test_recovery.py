@@ -13,8 +13,10 @@ from replog.config import TopicConfig
 from replog.errors import LogFull
 from replog.log import checkpoint, recovery
 from replog.log.directory import FileLogDirectory
+from replog.log.epochs import EpochTable
 from replog.log.log import FileLog
 from replog.log.segment import start_note
+from replog.log.storage import read_summary, write_summary
 from replog.ports import LogStart
 from replog.records import BODY_HEADER, FRONT_BYTES, HEADER_BYTES, encode_values, read_header, sealed, stamp
 from replog.testing.disk import FaultyFs, MemoryFs, SimulatedDisk, keep_all, keep_none, some
@@ -339,6 +341,26 @@ def test_the_summary_of_a_segment_is_never_believed_blindly(damage: str) -> None
     assert entries_of(log) == [(epoch, 4 * epoch) for epoch in range(6)]
     for offset in range(0, 24, 2):
         assert log.read(offset, 24, 1)[0].base_offset == offset
+
+
+@pytest.mark.parametrize("counts", [(1, 6), (6, 1)])
+def test_a_summary_takes_the_place_of_a_longer_one_whole(counts: tuple[int, int]) -> None:
+    fs = MemoryFs()
+    directory, log = open_log(fs, config=TopicConfig())
+    for number in range(6):
+        append(log, 2, epoch=number)
+    segment, sizes = log._active, []
+    assert segment is not None
+    for count in counts:
+        entries = [(number, number) for number in range(6 - count, 6)]
+        write_summary(fs, segment, EpochTable(entries), log.producers)
+        (path,) = [f"/{one}" for one in fs.paths(FOLDER) if one.endswith(".index")]
+        sizes.append(len(fs.content(path)))
+        found = read_summary(fs, fs.open(segment.path), segment, log.end_offset, IDENTITY)
+        assert found is not None
+        assert len(found.epochs.entries()) == count
+    assert (sizes[0] < sizes[1]) == (counts[0] < counts[1])
+    directory.close(clean=False)
 
 
 def test_the_recovery_point_survives_a_truncation_below_it() -> None:
