@@ -157,8 +157,10 @@ class Pump:
         with self.lock, self.changing:
             while self._repairs:
                 self._interrupted = True
-                self._repairs[0]()
-                self._repairs.popleft()
+                repair = self._repairs[0]
+                repair()
+                if self._repairs and self._repairs[0] is repair:  # else a signal handler that came into it has done it, too
+                    self._repairs.popleft()
             self._waiting.call_all()
 
     def clear(self) -> None:

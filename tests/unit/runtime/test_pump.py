@@ -432,3 +432,20 @@ def test_an_actor_that_was_interrupted_is_not_reported_twice() -> None:
     with pytest.raises(KeyboardInterrupt):
         call()
     assert heard == []
+
+
+def test_a_signal_handler_may_do_a_repair_that_is_under_way() -> None:
+    """As whoever kills a broker in a handler that came into its stop."""
+    pump, done = make_pump(), []
+
+    def first() -> None:
+        done.append("first")
+        if done == ["first"]:
+            pump.repair()  # what the handler does comes by here
+
+    pump.repair_first(first)
+    pump.repair_first(lambda: done.append("second"))
+    pump.repair()
+    assert done == ["first", "first", "second"]
+    pump.repair()
+    assert len(done) == 3
