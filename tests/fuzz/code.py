@@ -22,16 +22,16 @@ _MODULES: Final = {
         log.checkpoint log.epochs log.producers log.scan log.segment log.shapes log.storage marks model ports.logs records
     """,
     "checkpoint": "log.checkpoint log.loss log.repair.facts log.shapes model",
-    "catalogue": "config log.catalogue log.checkpoint log.shapes model",
+    "catalogue": "config log.catalogue log.checkpoint log.shapes log.syncing model",
     "producers": "log.checkpoint log.producers log.shapes ports.logs",
     "directory": """
         config log.base log.catalogue log.checkpoint log.directory log.epochs log.files log.lock log.log log.loss log.open_files
-        log.producers log.recovery log.rewriting log.scan log.segment log.segmented log.shapes log.staging log.storage log.tail log.verify
-        marks model payload ports.logs records
+        log.producers log.recovery log.rewriting log.scan log.segment log.segmented log.shapes log.staging log.storage log.syncing log.tail
+        log.verify marks model payload ports.logs records
     """,
     "repair": """
         config log.catalogue log.checkpoint log.loss log.repair.facts log.repair.planning log.scan log.segment log.shapes log.storage
-        log.verify model payload records
+        log.syncing log.verify model payload records
     """,
     "store": """
         errors features metadata.judgements metadata.layout metadata.loss_reports metadata.values metadata.wishes model ports.logs
@@ -47,7 +47,7 @@ _MODULES: Final = {
     """,
     "endpoint": "security.shown transport.tcp.endpoint",
     "http": "status.http status.server status.source transport.tcp.endpoint",
-    "plan": "cli.plans client.arguments client.reassigning config",
+    "plan": "cli.plans client.arguments client.reassigning config errors.texts",
     "history": "testing.history.events testing.history.jsonl testing.history.recorder",
     "rules": "security.rules",
     "positions": "config model spark.offsets",

@@ -68,6 +68,7 @@ def ignores_failed_flushes(patch: Patch) -> None:
 
         def mutant(self: Any, token: FlushToken, flushed: Any = kind.flushed) -> None:
             token.error = None
+            _forget_failure(token)
             flushed(self, token)
 
         patch.setattr(kind, "flushed", mutant)
@@ -81,9 +82,17 @@ def flushes_again(patch: Patch) -> None:
         for _ in range(3):
             if run(self).error is None:
                 break
+            _forget_failure(self)
         return self
 
     patch.setattr(FlushToken, "run", mutant)
+
+
+def _forget_failure(token: FlushToken) -> None:
+    """Of the directory, to which a failed fsync is known from that moment on."""
+    syncs = getattr(token.run_, "_syncs", None)
+    if syncs is not None:
+        syncs.failure = 0
 
 
 def _unsynced(fs: Any) -> Any:
