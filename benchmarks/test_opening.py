@@ -1,4 +1,4 @@
-"""Ten thousand partitions with a record each: stopping cleanly, and opening them again.
+"""Ten thousand partitions with a record each: stopping cleanly, and opening them again; and what a `Cluster` takes to stop.
 
 Run with `pytest benchmarks/test_opening.py --benchmark-enable -s`; it takes minutes where an fsync is slow. `open_s`: after a clean stop no
 log is scanned. `first_close_s`: the stop that has every log to flush, once, and what one fsync takes times as many logs (`fsyncs_s`) beside
@@ -19,6 +19,7 @@ from benchmarks.logs import body_of
 from benchmarks.measuring import report, timed, times_of
 from benchmarks.targets import at_most
 
+import replog
 from replog.config import TopicConfig
 from replog.log.directory import FileLogDirectory
 from replog.model import PartitionId
@@ -28,6 +29,7 @@ from replog.records import RecordBatch
 pytestmark = pytest.mark.long
 
 LOGS: Final = 10_000
+STOPPED: Final = 1_000
 ROUNDS: Final = 5
 FSYNCS: Final = 100
 
@@ -61,3 +63,22 @@ def test_opening(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: P
     figures = {name: statistics.median(seconds) for name, seconds in taken.items()}
     figures |= {"first_close_s": first_close_s, "fsyncs_s": fsync_s * LOGS}
     report(benchmark, capsys, f"{LOGS:,} logs of one record, opened after a clean stop", figures, at_most("open_s", 0.5))
+
+
+def test_stopping_a_cluster(benchmark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A `Cluster` of one broker with a thousand logs to flush: of as many fsyncs one after the other, in each round."""
+    taken: dict[str, list[float]] = {"close_s": [], "of_fsyncs": []}
+    for number in range(ROUNDS):
+        cluster = replog.Cluster(tmp_path / f"data-{number}", brokers=1)
+        cluster.create_topic("t", partitions=STOPPED, replication_factor=1)
+        with cluster.producer() as producer:
+            for partition in range(STOPPED):
+                producer.send("t", bytes(100), partition=partition)
+        with Disk(tmp_path, files=1) as disk:
+            fsync_s = statistics.median(times_of(disk.write_to_one, FSYNCS))
+        close_s = timed(cluster.close)
+        taken["close_s"].append(close_s)
+        taken["of_fsyncs"].append(close_s / (fsync_s * STOPPED))
+    benchmark.pedantic(lambda: None, rounds=1)
+    figures = {name: statistics.median(seconds) for name, seconds in taken.items()}
+    report(benchmark, capsys, f"a Cluster with {STOPPED:,} logs to flush, stopped", figures, at_most("of_fsyncs", 0.5))

@@ -301,8 +301,8 @@ def test_checkpoint_error(tmp_path: Path) -> None:
         cluster.create_topic("t", assignment={0: [1, 2, 3]})
         cluster.append("t", 0, ["a"])
         disk.broken = True
-        cluster._embedded.running[1].broker._upkeep._checkpoint_ms = 0
-        cluster._embedded.running[1].broker._upkeep.next_ms = 0
+        cluster._embedded.running[1].broker.upkeep._checkpoint_ms = 0
+        cluster._embedded.running[1].broker.upkeep.next_ms = 0
         cluster.append("t", 0, ["b"])
         assert cluster.append("t", 0, ["c"]).base_offset == 2
         assert disk.hits == 1

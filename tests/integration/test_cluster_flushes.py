@@ -14,7 +14,7 @@ import pytest
 
 import replog
 from replog.log.files import Fs
-from replog.runtime import embedded_broker, flushing
+from replog.runtime import before_stop, embedded_broker, flushing
 from replog.runtime.putting_off import is_inside
 from replog.testing.eventually import eventually
 
@@ -156,7 +156,7 @@ def test_closing_waits_for_what_is_under_way(tmp_path: Path, gate: Gate, threads
     closers = [threading.Thread(target=cluster.close) for _ in range(2)]
     for closer in closers:
         closer.start()
-        eventually(lambda: cluster._embedded._flushing._ended)
+        eventually(lambda: all(life.left_to_flush for life in cluster._embedded.running.values()))
         closer.join(0.05)
         assert closer.is_alive()  # the second one waits as well
     gate.open.set()
@@ -200,6 +200,7 @@ def test_a_broker_that_is_killed_while_its_disk_hangs(tmp_path: Path, gate: Gate
 
 def test_a_cluster_that_is_closed_while_a_disk_hangs(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody opens that broker's folder before it has ended; what fails then is known to the next life."""
+    monkeypatch.setattr(before_stop, "DISK_S", 0.01)
     monkeypatch.setattr(flushing, "DISK_S", 0.01)
     cluster = begun(tmp_path, gate)
     gate.broken.add(3)
@@ -222,8 +223,9 @@ def test_a_cluster_that_is_closed_while_a_disk_hangs(tmp_path: Path, gate: Gate,
         assert values(cluster, "disk") == ["a"]
 
 
-def test_what_is_asked_of_a_busy_disk_while_a_cluster_is_closed(tmp_path: Path, gate: Gate) -> None:
+def test_what_is_asked_of_a_busy_disk_while_a_cluster_is_closed(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes after that, and nothing is lost for it."""
+    monkeypatch.setattr(before_stop, "DISK_S", 0.01)
     with begun(tmp_path, gate) as cluster, cluster.producer() as producer:
         cluster.create_topic("more", flush="ack")
         gate.open.clear()
@@ -242,6 +244,7 @@ def test_what_is_asked_of_a_busy_disk_while_a_cluster_is_closed(tmp_path: Path, 
 
 def test_a_disk_that_hangs_holds_up_nobody_while_a_cluster_is_closed(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of it meanwhile is not begun on the thread that closes, or calls, under the lock."""
+    monkeypatch.setattr(before_stop, "DISK_S", 0.01)
     monkeypatch.setattr(flushing, "DISK_S", 0.01)
     cluster = begun(tmp_path, gate)
     cluster.create_topic("more", flush="ack")
@@ -434,6 +437,7 @@ def test_what_a_flush_raises_ends_the_broker_that_waits_for_it(tmp_path: Path, g
 @pytest.mark.parametrize("end", ["stop", "kill", "die", "stop without the log"])
 def test_a_flush_that_fails_while_its_broker_is_ended(tmp_path: Path, gate: Gate, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker does not hear of it any more, and the system says it once: the next life must not trust the disk nevertheless."""
+    monkeypatch.setattr(before_stop, "DISK_S", 0.01)
     broken = threading.Event()
 
     class Broken(Fs):

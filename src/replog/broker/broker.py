@@ -34,6 +34,7 @@ from replog.messages import (
     Fetch,
     Fetched,
     FetchedEntry,
+    FlushAll,
     Flushed,
     LeaderAndIsr,
     Leave,
@@ -82,10 +83,11 @@ class Broker:
         )  # fmt: skip
         self._fetching = Fetching(broker_id, self.outbox, config, ids)
         self._proposals = Proposals(broker_id, self.outbox, config)
-        self._upkeep = Upkeep(directory, self.partitions, config)
+        self.upkeep = Upkeep(directory, self.partitions, config)
+        """Its driver saves by it before a clean stop, and sees what is left to flush."""
         self._offsets = Offsets(self.partitions, self.routing, failed=self._fail, full=lambda *what: self._appending.unreadable(*what))
         self._appending = Appending(
-            self.outbox, self.partitions, directory.staging, config, waiting=self._waiting, upkeep=self._upkeep, sessions=self._sessions,
+            self.outbox, self.partitions, directory.staging, config, waiting=self._waiting, upkeep=self.upkeep, sessions=self._sessions,
             unknown=self._offsets.unknown, moved=self._moved, failed=self._fail, event=self._event,
         )  # fmt: skip
         self._publishing = self._appending.publishing
@@ -114,6 +116,7 @@ class Broker:
             AdminAnswer: self.on_admin_answer,
             ControlledShutdownAnswer: self.leaving.on_answer,
             Leave: self.leaving.on_leave,
+            FlushAll: self.upkeep.on_flush_all,
             Registered: self.on_registered,
             Disconnected: self.on_disconnected,
             Unreached: self._forwarding.on_unreached,
@@ -136,7 +139,7 @@ class Broker:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """End of a poll: answer what became ready, ask for more, run the timers that are due."""
-        upkeep = self._upkeep
+        upkeep = self.upkeep
         upkeep.told(now_ms, wall_ms)
         due = self._publishing.due_ms
         if due is not None and now_ms >= due:
@@ -161,37 +164,33 @@ class Broker:
             self._checks.run()
 
     def _timers(self, now_ms: int) -> None:
-        if now_ms >= self._upkeep.sweep_ms:
+        if now_ms >= self.upkeep.sweep_ms:
             for expire in (self._waiting.expire, self._publishing.expire, self._appending.tell_due):
                 expire(now_ms)
-        if now_ms >= self._upkeep.lag_check_ms:
-            for partition in self._upkeep.lagging(now_ms):
+        if now_ms >= self.upkeep.lag_check_ms:
+            for partition in self.upkeep.lagging(now_ms):
                 self._proposals.consider(partition)
-        if self._upkeep.heartbeat_due(now_ms):
+        if self.upkeep.heartbeat_due(now_ms):
             self._look_at_outsiders(now_ms)
             self._metadata_asked = False  # an answer that has not come by now is lost
             self._reports.heartbeat()
             self._commands.age(now_ms)
             self.leaving.ask()
         try:
-            for partition in self._upkeep.run(now_ms):
+            for partition in self.upkeep.run(now_ms):
                 self._sessions.committed(partition)
         except LogFull as problem:
             self._event("directory_full", problem=str(problem))
         except LogDamaged as problem:
             self._fail(None, str(problem))
-        while self._upkeep.repeated:
-            self._appending.grown(self._upkeep.repeated.pop(), -1, now_ms)
-        while self._upkeep.damaged:
-            self._fail(*self._upkeep.damaged.pop())
-
-    def save(self) -> None:
-        """Write what the next start may use: called before a clean stop."""
-        self._upkeep.save()
+        while self.upkeep.repeated:
+            self._appending.grown(self.upkeep.repeated.pop(), -1, now_ms)
+        while self.upkeep.damaged:
+            self._fail(*self.upkeep.damaged.pop())
 
     def deadline_ms(self) -> int | None:
         """When `tick` is needed next even if no message comes."""
-        due = min(self._upkeep.deadline_ms(), self._flush_reports.again.next_ms)
+        due = min(self.upkeep.deadline_ms(), self._flush_reports.again.next_ms)
         for at in (self._sessions.parked.due_ms, self._fetching.due_ms, self._proposals.due_ms, self._publishing.due_ms):
             if at is not None and at < due:
                 due = at
@@ -202,7 +201,7 @@ class Broker:
         if partition.high_watermark != before:
             self._waiting.wake(partition)
             self._sessions.committed(partition)
-            self._upkeep.committed(partition)
+            self.upkeep.committed(partition)
         leading = partition.leading
         if leading is not None:
             if self._publishing.due_ms is not None:
@@ -236,12 +235,12 @@ class Broker:
         except (LogDamaged, LogCorrupt) as problem:
             return self._fail(partition, str(problem))
         if outcome is Followed.APPENDED or partition.log.end_offset > end:
-            self._upkeep.appended(partition)
+            self.upkeep.appended(partition)
         if partition.high_watermark != before:
-            self._upkeep.committed(partition)
+            self.upkeep.committed(partition)
             self._sessions.committed(partition)
         if outcome is Followed.TRUNCATED:
-            self._upkeep.lowered(partition)
+            self.upkeep.lowered(partition)
         self._flush_reports.owe(partition)
         self._fetching.took(partition, entry, outcome, now_ms)
 
@@ -257,7 +256,7 @@ class Broker:
     def on_flush_done(self, sender: Address, message: FlushDone, now_ms: int) -> None:
         """A flush has run. One that failed is final for the whole directory: no retry, no further acknowledgement (R14)."""
         token = message.token
-        partition, log = self.partitions.get(token.identity), self._upkeep.flush_done(token)
+        partition, log = self.partitions.get(token.identity), self.upkeep.flush_done(token)
         if partition is None or partition.failed or partition.log is not log:
             if flushed_aside(log, token):
                 self._fail(None, f"a flush failed: {token.error}")
@@ -267,11 +266,11 @@ class Broker:
             partition.flushed(token, now_ms)
         except LogFull as problem:
             self._appending.tell_full(partition, problem, now_ms)
-            self._upkeep.flush_later(partition, now_ms)
+            self.upkeep.flush_later(partition, now_ms)
             return
         except LogDamaged as problem:
             return self._fail(None, str(problem))
-        self._upkeep.recovered(partition)  # the flush may have been of what was cut meanwhile
+        self.upkeep.recovered(partition)  # the flush may have been of what was cut meanwhile
         self._moved(partition, before, now_ms)
         self._waiting.wake(partition)
         self._flush_reports.owe(partition)
@@ -329,13 +328,13 @@ class Broker:
             return Code.STORAGE_ERROR
         finally:
             if partition.log.end_offset < end:
-                self._upkeep.lowered(partition)
+                self.upkeep.lowered(partition)
         if error:
             return error
-        self._upkeep.recovered(partition)
+        self.upkeep.recovered(partition)
         if partition.leading is not None:
             self._fetching.drop(identity)
-            self._upkeep.leads(partition)
+            self.upkeep.leads(partition)
             self._proposals.consider(partition)
         elif partition.leader_epoch > epoch or partition.following is not None:
             self._fetching.follow(partition)
@@ -369,7 +368,7 @@ class Broker:
 
     def _put_away(self, identities: list[PartitionId]) -> int:
         try:
-            self.directory.quarantine_each(identities, self._upkeep.wall_ms)
+            self.directory.quarantine_each(identities, self.upkeep.wall_ms)
         except (LogFull, LogDamaged) as problem:
             if isinstance(problem, LogDamaged):
                 self._fail(None, str(problem))
@@ -392,7 +391,7 @@ class Broker:
         partition.leading = partition.following = None
         self._waiting.wake(partition)
         self._sessions.dropped(partition)
-        self._upkeep.forget(identity)
+        self.upkeep.forget(identity)
 
     def on_replica_states(self, sender: Address, message: ReplicaStates, now_ms: int) -> None:
         """How far copies here reach: the controller chooses among a last-known set by it (KIP-966)."""
@@ -405,7 +404,7 @@ class Broker:
     def on_alter_isr_answer(self, sender: Address, message: AlterIsrAnswer, now_ms: int) -> None:
         """What the controller decided about proposals of this broker."""
         for partition in self._proposals.answered(message, now_ms):
-            self._upkeep.leads(partition)
+            self.upkeep.leads(partition)
             self._waiting.wake(partition)
             self._sessions.committed(partition)
             self._moved(partition, -1, now_ms)
@@ -423,18 +422,18 @@ class Broker:
         self._metadata_asked = False
         forget_lives(self.partitions.values(), known, self.routing.brokers, now_ms)
         try:
-            self._upkeep.look_at(self.routing.brokers.get(self.broker_id), self.broker_epoch)
+            self.upkeep.look_at(self.routing.brokers.get(self.broker_id), self.broker_epoch)
         except LogFull as problem:
             self._event("directory_full", problem=str(problem))
         except LogDamaged as problem:
             self._fail(None, str(problem))
         if message.view.brokers or known.keys() != self.routing.brokers.keys():
             self._look_at_outsiders(now_ms)
-            for partition in self._upkeep.with_outsiders():
+            for partition in self.upkeep.with_outsiders():
                 self._proposals.consider(partition)
 
     def _look_at_outsiders(self, now_ms: int) -> None:
-        for partition, before in no_longer_held(self._upkeep.with_outsiders(), now_ms):
+        for partition, before in no_longer_held(self.upkeep.with_outsiders(), now_ms):
             self._moved(partition, before, now_ms)
 
     def _ask_metadata(self) -> None:
@@ -485,7 +484,7 @@ class Broker:
         for one in failed:
             one.fail(reason)
             self._unserved(one)
-            self._upkeep.forget(one.identity)
+            self.upkeep.forget(one.identity)
             self._event("replica_failed", partition=repr(one), reason=reason)
         if failed:
             self._reports.failed([one.identity for one in failed], reason)

@@ -14,7 +14,8 @@ from typing import Final
 from replog.broker.due import Due
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, LogDamaged, LogFull
-from replog.model import BrokerInfo, PartitionId
+from replog.messages import FlushAll
+from replog.model import Address, BrokerInfo, PartitionId
 from replog.partition.partition import Partition
 from replog.ports import FlushToken, Log, LogDirectory
 
@@ -32,6 +33,9 @@ _RETAINED_MAX: Final = 20
 _RETAIN_MS: Final = 1_000
 """... so it may have one for each time that has passed since. What the last run removed may have taken that time, and nobody here knows
 when it ended: each of its partitions counts for one. Else a slow disk would have ever longer runs, each because of the one before it."""
+_FLUSHES_MAX: Final = 32
+"""So many logs at once are flushed before a clean stop: each keeps its files open meanwhile. A file system writes what eight ask for
+together in a tenth of the time that it takes for one after the other."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -53,6 +57,10 @@ class Upkeep:
         self.flush_due = Due()
         """To be flushed by time: under flush "interval", or because a flush was not done for want of descriptors. `flushes` has
         something to do when this is due or something is unflushed, which a broker looks at in each turn."""
+        self._last: OrderedDict[PartitionId, Partition] = OrderedDict()
+        """To be flushed before a clean stop, and not asked for yet."""
+        self._last_asked: set[PartitionId] = set()
+        """Those of them that are asked for, and have not run."""
         self._record_ms = 0
         """When flushes that logs have had since they were altered may be recorded next."""
         self._unequal: dict[PartitionId, Partition] = {}
@@ -135,6 +143,7 @@ class Upkeep:
         """No longer served here."""
         for kept in (self.unflushed, self._flush_next, self._unequal, self._outsiders, self._unsaved, self._moved, self._retaining):
             kept.pop(identity, None)
+        self._last.pop(identity, None)
         self.flush_due.drop(identity)
 
     def with_outsiders(self) -> list[Partition]:
@@ -158,7 +167,32 @@ class Upkeep:
                 self._flush(partition, tokens)
         for partition in self.flush_due.take(now_ms):
             self._flush(partition, tokens)
+        while self._last and len(self._flushing) < _FLUSHES_MAX:
+            identity, partition = self._last.popitem(last=False)
+            if identity not in self._flushing:
+                self._flush(partition, tokens)
+            if identity in self._flushing:
+                self._last_asked.add(identity)
         return tokens
+
+    def on_flush_all(self, sender: Address, message: FlushAll, now_ms: int) -> None:
+        """The driver is about to stop this broker cleanly, and to wait for what this begins: every log that its disk does not have
+        whole is flushed, whatever its topic says of flushes, many at once. To be repeated for what is appended meanwhile."""
+        for identity, partition in self._partitions.items():
+            if not partition.failed and identity not in self._last_asked and partition.log.flushed_end < partition.log.end_offset:
+                self._last[identity] = partition
+        self._flush_more()
+
+    def _flush_more(self) -> None:
+        """What is to be flushed before a clean stop goes on with the next turn."""
+        for identity, partition in self._last.items():
+            self.unflushed[identity] = partition
+            return
+
+    @property
+    def left_to_flush(self) -> int:
+        """Logs of which a flush is still to come since the last FlushAll."""
+        return len(self._last) + len(self._last_asked)
 
     def _flush(self, partition: Partition, tokens: list[FlushToken]) -> None:
         self.flush_due.drop(partition.identity)
@@ -180,6 +214,8 @@ class Upkeep:
         partition = self._flush_next.pop(token.identity, None)
         if partition is not None:
             self.unflushed[token.identity] = partition
+        self._last_asked.discard(token.identity)
+        self._flush_more()
         return self._flushing.pop(token.identity, None)
 
     # ---------------------------------------------------------------------------------------------------------- timers

@@ -104,7 +104,7 @@ MESSAGE_TYPES: Final[dict[int, type[Any]]] = {
 }
 """Type number -> message. Numbers are format: never changed, never used again."""
 
-LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected, m.Leave, m.Unreached, m.Unsent})
+LOCAL_MESSAGES: Final = frozenset({m.Registered, m.Disconnected, m.Leave, m.FlushAll, m.Unreached, m.Unsent})
 """What a process tells its own actors: no frame carries these, so that nobody else can say them."""
 
 TYPE_NUMBERS: Final = {message: number for number, message in MESSAGE_TYPES.items()}

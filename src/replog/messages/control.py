@@ -21,6 +21,7 @@ __all__ = [
     "ControlledShutdown",
     "ControlledShutdownAnswer",
     "Disconnected",
+    "FlushAll",
     "Heartbeat",
     "LeaderAndIsr",
     "LeaderAndIsrAnswer",
@@ -331,6 +332,11 @@ class Registered:
 @define
 class Leave:
     """The driver tells the broker of its own process: ask the controller to be let go."""
+
+
+@define
+class FlushAll:
+    """The driver tells the broker of its own process: a clean stop is near, so have every log flushed that is not, many at once."""
 
 
 @define

@@ -14,7 +14,7 @@ from replog.broker.membership import Membership
 from replog.config import BrokerConfig
 from replog.controller.executor import ControllerExecutor
 from replog.errors import ReplogError, UsageError
-from replog.messages import Leave
+from replog.messages import FlushAll, Leave
 from replog.metrics.deciding import EventTimes
 from replog.metrics.meter import Meter
 from replog.metrics.watching import BrokerWatch, StoreWatch
@@ -137,6 +137,15 @@ class EmbeddedBroker:
         """Have it ask to be let go; `may_leave` says when it is. It goes on as before until it is stopped."""
         self._pump.post(self.broker_id, Leave())
 
+    def flush_all(self) -> None:
+        """Have it flush what its disk does not have, as `left_to_flush` tells once it has heard of it. It goes on as before."""
+        self._pump.post(self.broker_id, FlushAll())
+
+    @property
+    def left_to_flush(self) -> int:
+        """Logs of which that flush has not ended."""
+        return self.broker.upkeep.left_to_flush
+
     @property
     def may_leave(self) -> bool:
         """Whether what it leads has been moved as far as possible, and it knows."""
@@ -205,7 +214,7 @@ class EmbeddedBroker:
         try:
             clean = self._clean and not failed
             if clean:
-                self.broker.save()
+                self.broker.upkeep.save()
             self.directory.close(clean=clean)
         except ReplogError as problem:
             problems.append(problem)

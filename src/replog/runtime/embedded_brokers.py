@@ -22,6 +22,7 @@ from replog.metrics.reading import Subject, take
 from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore
+from replog.runtime.before_stop import BeforeStop
 from replog.runtime.changing import Changing
 from replog.runtime.closing import Closing
 from replog.runtime.embedded_broker import EmbeddedBroker
@@ -100,6 +101,7 @@ class EmbeddedBrokers:
         self.wake = self._pump.wake
         self._pump.changing.interrupted = self._interrupted
         self._flushing = Flushing(self._pump)
+        self._before_stop = BeforeStop(self._pump, self._pump.wait, self._flushing.spread, self.running.get)
         self._shared = store is not None and not isinstance(store, MemoryStore)
         self.outside = self._make_outside(listen, store if self._shared else None)
         self._state = "new"
@@ -317,15 +319,15 @@ class EmbeddedBrokers:
             return
         if is_inside(self.lock):
             return put_off(self.close, "replog cluster close")
+        problem = self._before_stop.flush(list(self.running.values()))
         if self.outside is not None:
             self.outside.stop()  # before the lock is taken: its thread may be waiting for it
         self._flushing.end()
         with self.lock, self.changing:
             if self.closed:
                 return
-            problem = None
             if self._state == "started":
-                problem = self._pump.run_last()
+                problem = self._pump.run_last() or problem
                 self._stop_all(clean=True)
             self._abandon()
             self._state = "closed"
@@ -385,15 +387,13 @@ class EmbeddedBrokers:
             self._reopening.wait_until_gone(embedded)
 
     def _take_leave(self, embedded: EmbeddedBroker) -> None:
-        """Have the controller move what the broker leads, if one answers in time."""
+        """Have the controller move what the broker leads, if one answers in time, and its logs flushed."""
         if self.config.shutdown_timeout_ms and self._are_unfenced([embedded.broker_id]):
-
-            def gone() -> bool:
-                return embedded.may_leave or self.running.get(embedded.broker_id) is not embedded or self.closed
-
-            embedded.leave()
-            self._pump.wait(gone, self.config.shutdown_timeout_ms / 1_000)
+            self._before_stop.leave(embedded, self.config.shutdown_timeout_ms / 1_000)
         self.run()
+        problem = self._before_stop.flush([embedded])
+        if problem is not None:
+            raise problem
 
     def _end(self, embedded: EmbeddedBroker, *, clean: bool, keep: bool, settle_s: float = 0.0) -> None:
         """Take a broker out; `keep` what it had in memory for its next life. Repeatable."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -14,6 +14,7 @@ from replog.model import Address
 from replog.ports import FlushToken
 from replog.runtime.embedded_broker import DISK_S
 from replog.runtime.flight import Flight
+from replog.runtime.flush_lanes import FlushLanes
 from replog.runtime.pump import Heard, Pump
 from replog.runtime.workers import Workers
 
@@ -47,8 +48,9 @@ class Flushing:
         self._workers: Workers | None = None
         self._last_s: dict[Address, float] = {}
         """How long the last flush of each broker took."""
-        self._given: dict[Address, Flight] = {}
-        """The last flush of each broker that was given to its thread."""
+        self._lanes: dict[Address, FlushLanes] = {}
+        self._given: dict[Address, dict[Flight, float]] = {}
+        """Flushes of each broker that were given to its threads, and when, as long as they may not have ended."""
         self._left: list[tuple[Address, Flight, Heard]] = []
         """Asked for while the threads end, of brokers whose disk is busy."""
         self._ended = False
@@ -68,12 +70,22 @@ class Flushing:
             self._go_on()
 
         assert self._workers is not None
-        self._given[of] = run
+        self._given[of] = {**self._under_way(of), run: time.monotonic()}
         try:
-            self._workers.submit(str(of), work)
+            self._workers.submit(self._lanes_of(of).next(), work)
         except RuntimeError:  # no thread can be had
             return self._timed(of, run)
         return None
+
+    def _lanes_of(self, of: Address) -> FlushLanes:
+        return self._lanes.get(of) or self._lanes.setdefault(of, FlushLanes(str(of)))
+
+    def spread(self, brokers: Iterable[Address]) -> ExitStack:
+        """Until this is left, several threads take the flushes of each of these brokers: all its logs are to be flushed."""
+        spread = ExitStack()
+        for of in brokers:
+            spread.enter_context(self._lanes_of(of).spread())
+        return spread
 
     def _timed(self, of: Address, run: Flight) -> FlushToken:
         began = time.perf_counter()
@@ -108,7 +120,10 @@ class Flushing:
         return self._timed(of, run)
 
     def _is_busy(self, of: Address) -> bool:
-        return of in self._given and not self._given[of].ended
+        return bool(self._under_way(of))
+
+    def _under_way(self, of: Address) -> dict[Flight, float]:
+        return {flight: since for flight, since in self._given.get(of, {}).items() if not flight.ended}
 
     def end(self) -> None:
         """Wait for those under way, and take no more: they run where they come up, or never if the disk hangs. Called without the lock.
@@ -118,7 +133,8 @@ class Flushing:
             if self._workers is not None:
                 self._pump.flusher = self._flush_last
         if self._workers is not None:
-            self._workers.close(DISK_S)
+            since_s = min((since for of in self._given for since in self._under_way(of).values()), default=inf)
+            self._workers.close(max(0.0, min(since_s - time.monotonic(), 0.0) + DISK_S))  # who closes may have waited for it already
             while self._left:
                 of, run, done = self._left.pop(0)
                 if not self._is_busy(of):

@@ -17,6 +17,7 @@ from replog.errors import UsageError
 from replog.metrics.histogram import SECONDS, Histogram
 from replog.model import Address
 from replog.runtime.flight import Flight
+from replog.runtime.flush_lanes import FlushLanes
 from replog.runtime.flushing import outcome_of
 from replog.runtime.pump import Heard, Pump
 from replog.runtime.putting_off import is_inside
@@ -49,6 +50,7 @@ class Loop:
         self._stopping = False
         self._due_ms = 0
         """When the next turn is due even if nothing becomes readable: found under the lock, at the end of the last one."""
+        self.lanes = FlushLanes("flush")
         self.turns = Histogram(_STALLS)
         """How long turns took, in seconds, without the wait before them."""
         self.failed: BaseException | None = None
@@ -69,14 +71,14 @@ class Loop:
         self._transport.wake()
 
     def flush_on(self, workers: Workers) -> None:
-        """Flushes run on a worker from now on."""
+        """Flushes run on a worker from now on, or several, as `lanes` say."""
 
         def flush(_of: Address, run: Flight, done: Heard) -> None:
             def run_and_wake() -> None:
                 done(outcome_of(run))
                 self._transport.wake()
 
-            workers.submit("flush", run_and_wake)
+            workers.submit(self.lanes.next(), run_and_wake)
 
         self._pump.flusher = flush
 
@@ -117,12 +119,12 @@ class Loop:
                 raise
         return taken
 
-    def go_on(self, done: Callable[[], bool], limit_ms: int) -> None:
-        """Wait until `done()`, at most `limit_ms`; without a thread of its own, whoever calls takes the turns meanwhile."""
-        end_ms = self._pump.now_ms() + limit_ms
+    def go_on(self, done: Callable[[], bool], limit_s: float) -> None:
+        """Wait until `done()`, at most `limit_s`; without a thread of its own, whoever calls takes the turns meanwhile."""
+        end_ms = self._pump.now_ms() + int(limit_s * 1_000)
         if self.is_running:
             self._transport.wake()
-            self._pump.wait(done, limit_ms / 1_000)
+            self._pump.wait(done, limit_s)
         else:
             while not done() and self._pump.now_ms() < end_ms:
                 self.turn(0.05)

@@ -24,6 +24,7 @@ from replog.metrics.snapshot import Snapshot
 from replog.model import Address
 from replog.ports import LogDirectory, LossReport, MetadataStore, SessionChanged
 from replog.runtime.attached import Attached, check_unattached
+from replog.runtime.before_stop import BeforeStop
 from replog.runtime.descriptors import within_descriptors
 from replog.runtime.embedded_broker import DISK_S, EmbeddedBroker, addresses_of
 from replog.runtime.folder import open_directory
@@ -125,6 +126,9 @@ class Broker(Measured):
         self._security = self._transport.security
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
         self._workers = Workers(f"replog broker {broker_id}")
+        self._before_stop = BeforeStop(
+            self._pump, self._loop.go_on, lambda _: self._loop.lanes.spread(), lambda _: self._life if self.hopeless is None else None
+        )
         self._life: EmbeddedBroker | None = None
         self._sessions: StoreSessions | None = None
         self._kept: MemoryLogDirectory | None = None
@@ -268,8 +272,8 @@ class Broker(Measured):
             self._attached.end()
         if is_inside(self._pump.lock):
             return put_off(lambda: self.stop(controlled=controlled, timeout_s=timeout_s), f"replog broker {self.broker_id} stop")
-        leaves = controlled and self._state == "open" and self.config.shutdown_timeout_ms and self.is_ready
-        problem = self._take_leave() if leaves else None
+        life = self._life
+        problem = self._prepare(life) if controlled and self._state == "open" and life is not None else None
         self._loop.stop()
         with self._pump.lock:
             if controlled and self._state == "open":
@@ -287,24 +291,16 @@ class Broker(Measured):
         self._transport.close()
         self._state = "stopped"
 
-    def _take_leave(self) -> Exception | None:
-        """Have the controller move what this broker leads, and wait until that is done; or until it would take too long.
-
-        Returns a mistake of ours that came up meanwhile.
-        """
-        life = self._life
-
-        def done() -> bool:
-            return life is None or life is not self._life or life.may_leave or self.hopeless is not None
-
-        with self._pump.lock:
-            if life is not None:
-                life.leave()
+    def _prepare(self, life: EmbeddedBroker) -> Exception | None:
+        """What it leads is moved, as far as that is possible in time, and its logs are flushed. Returns a mistake of ours that came up
+        meanwhile."""
+        mistake = None
         try:
-            self._loop.go_on(done, self.config.shutdown_timeout_ms)
+            if self.config.shutdown_timeout_ms and self.is_ready:
+                self._before_stop.leave(life, self.config.shutdown_timeout_ms / 1_000)
         except Exception as problem:  # the rest of the end is to come all the same
-            return None if isinstance(problem, ReplogError) else problem
-        return None
+            mistake = None if isinstance(problem, ReplogError) else problem
+        return self._before_stop.flush([life]) or mistake
 
     def __enter__(self) -> Self:
         check_unattached(self._attached, "start() it")

@@ -51,7 +51,7 @@ def deletes_what_is_not_listed(patch: Patch) -> None:
             for identity in self.directory.identities():
                 if identity not in named:
                     self._idle(identity)
-                    self.directory.quarantine(identity, self._upkeep.wall_ms)
+                    self.directory.quarantine(identity, self.upkeep.wall_ms)
                     self.directory.purge(identity)
 
     patch.setattr(Broker, "on_leader_and_isr", mutant)

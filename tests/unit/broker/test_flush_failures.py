@@ -244,7 +244,7 @@ def test_without_room_to_note_that_a_life_was_let_in_it_is_noted_later(who: str)
     desk = DeskWithFiles()
     waiting = desk.append(A)
     desk.tell(FlushDone(waiting.run()))
-    desk.broker.save()
+    desk.broker.upkeep.save()
     desk.directory.close(clean=False)
     desk.disk.kill()
     for path in desk.disk.paths("/d/logs"):
@@ -262,7 +262,7 @@ def test_without_room_to_note_that_a_life_was_let_in_it_is_noted_later(who: str)
     desk.disk.disarm()
     for now_ms in range(100, 1_000, 100):
         broker.tick(now_ms, now_ms)
-    broker.save()
+    broker.upkeep.save()
     again.close(clean=True)
     loss = FileLogDirectory("/d", fs=desk.disk).loss
     if who == "let in":

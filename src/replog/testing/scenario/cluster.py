@@ -136,7 +136,7 @@ class ClusterStage(CommonCommands):
         """`stop A`: a clean stop: everything flushed, the marker left, the session ended."""
         place = self.place(command.word("the process"))
         assert place.store is not None
-        place.broker.save()
+        place.broker.upkeep.save()
         place.directory.close(clean=True)
         self.end(place, power=False)
         place.store.close()

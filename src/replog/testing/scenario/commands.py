@@ -102,7 +102,7 @@ class CommonCommands(Play):
 
     def do_checkpoint(self, command: Command) -> None:
         """Have a broker write its high watermarks."""
-        self.place(command.word("the broker")).broker.save()
+        self.place(command.word("the broker")).broker.upkeep.save()
 
     def do_disk(self, command: Command) -> None:
         """`disk C full|broken|flushes-fail|well`: what its next write or flush meets."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from replog.client.operations import AT_EARLIEST, AT_LATEST
 from replog.client.writer import Writer
 from replog.errors import Code, LogTruncated, OffsetOutOfRange, ReplogError
-from replog.messages import Leave, ListedOffset
+from replog.messages import FlushAll, Leave, ListedOffset
 from replog.metadata import layout
 from replog.metadata.wishes import encode_elect
 from replog.ports import Create
@@ -409,6 +409,11 @@ class Lead(Workload):
             if world.calm or node.life != life or broker.leaving.is_over:
                 break
             await client.rest(100)
+        if node.life == life:
+            node.deliver(life, node.broker_id, None, FlushAll())
+            await client.rest(20)
+            if broker.upkeep.left_to_flush:
+                world.marks.hit("a broker is stopped while its logs are flushed for that")
         if node.alive and node.life == life:
             world.marks.hit("a broker leaves when it may" if broker.leaving.is_over else "a broker leaves before it may")
             node.stop()

@@ -1,0 +1,179 @@
+"""A clean stop flushes the logs it finds many at once, before it begins to end anything (`BeforeStop`)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import replog
+from replog.log.files import Fs
+from replog.runtime import flush_lanes, flushing
+from replog.testing.eventually import eventually
+
+MANY = 2 * flush_lanes._LANES
+
+
+class Disk:
+    """Files of every broker; calls `met` in each fsync of a log, and notes by which thread it came."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.met: Callable[[], object] = lambda: None
+        self.broken: set[int] = set()
+
+    def fs(self, broker_id: int) -> Fs:
+        disk = self
+
+        class Noted(Fs):
+            def __init__(self) -> None:
+                self.logs: set[int] = set()
+
+            def open(self, path: str, *, create: bool = False) -> int:
+                fd = super().open(path, create=create)
+                (self.logs.add if path.endswith(".log") else self.logs.discard)(fd)
+                return fd
+
+            def fsync(self, fd: int) -> None:  # type: ignore[override]
+                if fd in self.logs:
+                    disk.threads.append(threading.current_thread().name)
+                    disk.met()
+                    if broker_id in disk.broken:
+                        raise OSError(5, "Input/output error")
+                os.fsync(fd)
+
+        return Noted()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    monkeypatch.setattr(flushing, "_QUICK_S", -1.0)  # each flush takes its time, on whatever disk the tests run
+    return Disk()
+
+
+def filled(folder: Path, disk: Disk, *, brokers: int = 1) -> replog.Cluster:
+    cluster = replog.Cluster(folder / "data", brokers=brokers, _fs_of=disk.fs)
+    cluster.create_topic("t", partitions=MANY, replication_factor=brokers)
+    for partition in range(MANY):
+        cluster.append("t", partition, [f"{partition}"])
+    cluster.wait_until_in_sync(timeout_s=30)
+    disk.threads.clear()
+    return cluster
+
+
+def loss_of(cluster: replog.Cluster, broker_id: int) -> tuple[str, int]:
+    loss = cluster._embedded.running[broker_id].directory.loss
+    return loss.kind, len(loss.lossy)
+
+
+@pytest.mark.parametrize("end", ["close", "stop_broker"])
+def test_eight_logs_are_flushed_at_once_and_none_in_the_stop(tmp_path: Path, disk: Disk, end: str) -> None:
+    cluster = filled(tmp_path, disk)
+    together = threading.Barrier(flush_lanes._LANES)
+    disk.met = lambda: together.wait(20)
+    cluster.close() if end == "close" else cluster.stop_broker(1)
+    assert len(disk.threads) == MANY
+    assert {name.startswith("replog cluster flushes 1") for name in disk.threads} == {True}
+    cluster.close()
+    assert len(disk.threads) == MANY
+    with replog.Cluster(tmp_path / "data", brokers=1) as again:
+        assert [record.text() for record in again.read("t", partitions=[5])] == ["5"]
+        assert loss_of(again, 1) == ("none", 0)
+
+
+def test_flushes_share_one_thread_again_when_a_broker_is_started_again(tmp_path: Path, disk: Disk) -> None:
+    with filled(tmp_path, disk, brokers=2) as cluster:
+        cluster.stop_broker(1)
+        cluster.start_broker(1)
+        cluster.create_topic("ack", partitions=3, flush="ack")
+        disk.threads.clear()
+        for partition in range(3):
+            cluster.append("ack", partition, ["x"])
+        assert set(disk.threads) == {"replog cluster flushes 1", "replog cluster flushes 2"}
+    assert not [thread for thread in threading.enumerate() if thread.name in disk.threads]
+
+
+def test_a_broker_process_does_so_too(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(flush_lanes._LANES)
+
+    def fsync(fs: Fs, fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".log"):
+            disk.threads.append(threading.current_thread().name)
+            together.wait(20)
+        os.fsync(fd)
+
+    broker = replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "data", store=f"file://{tmp_path}/store").start()
+    with broker.wait_until_ready(), replog.connect(broker.endpoint) as client:
+        client.create_topic("t", partitions=MANY, replication_factor=1)
+        for partition in range(MANY):
+            client.append("t", partition, ["x"])
+        monkeypatch.setattr(Fs, "fsync", fsync)
+    assert len(disk.threads) == MANY
+    assert {name.startswith("replog broker 1 flush") for name in disk.threads} == {True}
+
+
+def test_what_is_appended_meanwhile_is_flushed_before_the_stop_as_well(tmp_path: Path, disk: Disk) -> None:
+    cluster = filled(tmp_path, disk)
+    gate = threading.Event()
+    disk.met = lambda: gate.wait(20)
+    closer = threading.Thread(target=cluster.close, name="closer")
+    closer.start()
+    eventually(lambda: len(disk.threads) == flush_lanes._LANES)
+    for partition in range(MANY):
+        cluster.append("t", partition, ["more"])
+    gate.set()
+    closer.join(30)
+    assert not closer.is_alive()
+    assert "closer" not in disk.threads
+    assert MANY < len(disk.threads) <= 2 * MANY
+    with replog.Cluster(tmp_path / "data", brokers=1) as again:
+        assert [record.text() for record in again.read("t", partitions=[5])] == ["5", "more"]
+        assert loss_of(again, 1) == ("none", 0)
+
+
+def test_an_interrupt_ends_the_wait_and_nothing_else(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = filled(tmp_path, disk)
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    gate = threading.Event()
+    disk.met = lambda: gate.wait(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster._embedded._before_stop, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.close()
+    assert cluster.append("t", 3, ["more"]).base_offset == 1
+    with pytest.raises(replog.errors.UsageError, match="in use"):
+        replog.Cluster(tmp_path / "data", brokers=1).start()
+    gate.set()
+    cluster.close()
+    with replog.Cluster(tmp_path / "data", brokers=1) as again:
+        assert [record.text() for record in again.read("t", partitions=[3])] == ["3", "more"]
+        assert loss_of(again, 1) == ("none", 0)
+
+
+def test_a_disk_that_fails_meanwhile_is_not_trusted_by_the_next_life(tmp_path: Path, disk: Disk) -> None:
+    cluster = filled(tmp_path, disk, brokers=3)
+    disk.broken.add(3)
+    cluster.close()
+    disk.broken.clear()
+    with replog.Cluster(tmp_path / "data") as again:
+        assert [loss_of(again, broker) for broker in (1, 2, 3)] == [("none", 0), ("none", 0), ("power", MANY)]
+        assert [record.text() for record in again.read("t", partitions=[5])] == ["5"]
+
+
+@pytest.mark.parametrize("end", ["close", "stop_broker"])
+def test_a_mistake_of_ours_meanwhile_is_told_and_leaves_nothing_open(
+    tmp_path: Path, disk: Disk, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path, disk)
+    monkeypatch.setattr(cluster._embedded.running[1].broker.upkeep, "flushes", None)
+    with pytest.raises(TypeError, match="not callable"):
+        cluster.close() if end == "close" else cluster.stop_broker(1)
+    cluster.close()
+    with replog.Cluster(tmp_path / "data", brokers=1) as again:
+        assert [record.text() for record in again.read("t", partitions=[5])] == ["5"]
