@@ -144,6 +144,7 @@ class Upkeep:
         for kept in (self.unflushed, self._flush_next, self._unequal, self._outsiders, self._unsaved, self._moved, self._retaining):
             kept.pop(identity, None)
         self._last.pop(identity, None)
+        self._flush_more()  # the next turn may have been due for this one
         self.flush_due.drop(identity)
 
     def with_outsiders(self) -> list[Partition]:
@@ -179,7 +180,7 @@ class Upkeep:
         """The driver is about to stop this broker cleanly, and to wait for what this begins: every log that its disk does not have
         whole is flushed, whatever its topic says of flushes, many at once. To be repeated for what is appended meanwhile."""
         for identity, partition in self._partitions.items():
-            if not partition.failed and identity not in self._last_asked and partition.log.flushed_end < partition.log.end_offset:
+            if partition.log.flushed_end < partition.log.end_offset:
                 self._last[identity] = partition
         self._flush_more()
 

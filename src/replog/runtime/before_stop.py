@@ -6,6 +6,7 @@ took a minute. Here an interrupt ends nothing but the wait, and a flush that fai
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
@@ -78,8 +79,16 @@ class BeforeStop:
             self._pump.run()
 
     def _wait_for_none(self, left: Callable[[], int]) -> bool:
-        while before := left():
-            self._wait(lambda: not left(), DISK_S)
-            if left() >= before:
-                return False
-        return True
+        """False: for DISK_S it did not get less."""
+        least, since_s = left(), time.monotonic()
+
+        def is_none_left() -> bool:
+            nonlocal least, since_s
+            now = left()
+            if now < least:
+                least, since_s = now, time.monotonic()
+            return not now
+
+        while not is_none_left() and (rest_s := since_s + DISK_S - time.monotonic()) > 0:
+            self._wait(is_none_left, rest_s)
+        return not least

@@ -44,6 +44,11 @@ class Flight:
             if self.then is not None:
                 self.then()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or was given up before it began."""
+        return self.ended or (self._given_up and self._thread is None)
+
     def settle(self, timeout_s: float = 0.0) -> bool:
         """Give it up if it has not begun, else wait for its end; whether it is over. One that a signal handler has come into is not
         waited for."""

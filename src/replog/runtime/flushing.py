@@ -67,13 +67,16 @@ class Flushing:
 
         def work() -> None:
             done(outcome_of(partial(self._timed, of, run)))
+            given.pop(run, None)
             self._go_on()
 
         assert self._workers is not None
-        self._given[of] = {**self._under_way(of), run: time.monotonic()}
+        given = self._given.setdefault(of, {})
+        given[run] = time.monotonic()
         try:
             self._workers.submit(self._lanes_of(of).next(), work)
         except RuntimeError:  # no thread can be had
+            del given[run]
             return self._timed(of, run)
         return None
 
@@ -123,7 +126,7 @@ class Flushing:
         return bool(self._under_way(of))
 
     def _under_way(self, of: Address) -> dict[Flight, float]:
-        return {flight: since for flight, since in self._given.get(of, {}).items() if not flight.ended}
+        return {flight: since for flight, since in list(self._given.get(of, {}).items()) if not flight.is_over}
 
     def end(self) -> None:
         """Wait for those under way, and take no more: they run where they come up, or never if the disk hangs. Called without the lock.

@@ -73,8 +73,9 @@ def test_every_log_is_flushed_and_none_twice(flush: str) -> None:
 
 
 def test_what_is_on_the_disk_is_left_alone() -> None:
-    desk = Desk(5, written=2)
-    assert len(desk.tell(FlushAll())) == 2
+    desk = Desk(AT_ONCE + 5, written=AT_ONCE)
+    assert len(desk.tell(FlushAll())) == AT_ONCE
+    assert desk.left == AT_ONCE
 
 
 def test_only_so_many_are_under_way_and_each_end_begins_the_next() -> None:
@@ -152,6 +153,15 @@ def test_one_that_fails_when_it_is_its_turn_does_not_end_the_rest() -> None:
         ended += 1
     assert ended == AT_ONCE + 2
     assert desk.left == 0
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_the_others_are_flushed_if_the_first_is_not_served_any_more_in_the_same_turn(deleted: bool) -> None:
+    desk = Desk(5)
+    first = next(iter(desk.broker.partitions))
+    desk.broker.receive("driver", FlushAll(), 1)
+    tokens = desk.tell(StopReplica(1, 1, 1, 1, [StopEntry(first, 1, deleted)], as_of=1))
+    assert (len(tokens), desk.left) == (4, 4)
 
 
 def test_a_copy_that_is_not_served_any_more_is_not_waited_for() -> None:
