@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
 import replog
 from replog.log.files import Fs
-from replog.runtime import flush_lanes, flushing
+from replog.ports import Event
+from replog.runtime import before_stop, flush_lanes, flushing
 from replog.testing.eventually import eventually
 
 MANY = 2 * flush_lanes._LANES
@@ -154,6 +158,110 @@ def test_an_interrupt_ends_the_wait_and_nothing_else(tmp_path: Path, disk: Disk,
     with replog.Cluster(tmp_path / "data", brokers=1) as again:
         assert [record.text() for record in again.read("t", partitions=[3])] == ["3", "more"]
         assert loss_of(again, 1) == ("none", 0)
+
+
+def test_a_broker_whose_stop_is_interrupted_while_it_flushes_stays_in_sync(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was moved yet."""
+    with filled(tmp_path, disk, brokers=3) as cluster:
+
+        def interrupted(*_: object) -> bool:
+            raise KeyboardInterrupt
+
+        gate = threading.Event()
+        disk.met = lambda: gate.wait(20)
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster._embedded._before_stop, "_wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                cluster.stop_broker(1)
+        gate.set()
+        assert [cluster.leader("t", partition) for partition in range(MANY)].count(1) >= MANY // 3
+        assert {len(one.isr) for one in cluster.describe("t").partitions} == {3}
+        cluster.stop_broker(1)
+        assert {1 in one.isr for one in cluster.describe("t").partitions} == {False}
+
+
+def test_nothing_holds_the_logs_of_a_life_that_is_over(tmp_path: Path, disk: Disk) -> None:
+    with filled(tmp_path, disk, brokers=2) as cluster:
+        logs = [ref(copy.log) for copy in cluster._embedded.running[1].broker.partitions.values()]
+        cluster.stop_broker(1)
+        assert len(disk.threads) == MANY
+        gc.collect()
+        eventually(lambda: not any(log() for log in logs))  # a thread may be about to let go of the last one
+
+
+def test_a_logging_handler_on_a_thread_that_flushes_may_close(tmp_path: Path, disk: Disk) -> None:
+    """An eighth of what the stop would wait for is behind it."""
+    cluster = filled(tmp_path, disk)
+    closed: list[str] = []
+
+    class Closing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            name = threading.current_thread().name
+            if not closed and name.startswith("replog cluster flushes"):
+                closed.append(name)
+                cluster.close()
+
+    handler = Closing()
+    logging.getLogger("replog").addHandler(handler)
+    try:
+        cluster.create_topic("ack", flush="ack", replication_factor=1)
+        broker = cluster._embedded.running[1].broker
+        disk.met = lambda: broker.outbox.events.append(Event("log_full", {"for": "the test"}))
+        producer = cluster.producer()
+        assert producer.send("ack", "x").result(20).offset == 0
+        eventually(lambda: cluster._embedded.closed)
+        producer.close()
+    finally:
+        logging.getLogger("replog").removeHandler(handler)
+    assert closed == ["replog cluster flushes 1"]
+    assert len(disk.threads) == 1 + MANY
+    assert set(disk.threads) == {"replog cluster flushes 1"}
+    with replog.Cluster(tmp_path / "data", brokers=1) as again:
+        assert loss_of(again, 1) == ("none", 0)
+
+
+def test_a_close_that_follows_an_interrupted_one_waits_for_nothing_that_nobody_begins(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path, disk)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster._embedded._before_stop, "flush", lambda lives: None)
+        patch.setattr(cluster._embedded._pump, "run_last", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.close()
+    seconds: list[float] = []
+    monkeypatch.setattr(cluster._embedded._before_stop, "_wait", lambda done, timeout_s: seconds.append(timeout_s))
+    cluster.close()
+    assert seconds == []
+    assert len(disk.threads) == MANY
+    with replog.Cluster(tmp_path / "data", brokers=1) as again:
+        assert loss_of(again, 1) == ("none", 0)
+
+
+def test_a_flush_that_hangs_already_is_not_waited_for_again(tmp_path: Path, disk: Disk) -> None:
+    cluster = filled(tmp_path, disk)
+    cluster.create_topic("ack", flush="ack", replication_factor=1)
+    gate = threading.Event()
+    disk.met = lambda: gate.wait(60)
+    producer = cluster.producer()
+    sent = producer.send("ack", "x")
+    eventually(lambda: len(disk.threads) == 1)
+    given = cluster._embedded._flushing._given[1]
+    given.update({flight: since - before_stop.DISK_S for flight, since in given.items()})
+    ending = threading.Thread(target=cluster._embedded._flushing.end)
+    ending.start()
+    ending.join(before_stop.DISK_S - 10)
+    assert not ending.is_alive()
+    gate.set()
+    assert sent.result(20).offset == 0
+    producer.close()
+    cluster.close()
 
 
 def test_a_disk_that_fails_meanwhile_is_not_trusted_by_the_next_life(tmp_path: Path, disk: Disk) -> None:

@@ -378,6 +378,7 @@ def test_where_no_thread_can_be_had_the_caller_waits(tmp_path: Path, gate: Gate,
         cluster.append("disk", 0, ["a", "b"])
         assert values(cluster, "disk") == ["a", "b"]
         assert gate.threads == {threading.current_thread().name}
+        assert not any(cluster._embedded._flushing._given.values())
 
 
 def test_a_quick_disk_needs_no_threads(tmp_path: Path, gate: Gate, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:

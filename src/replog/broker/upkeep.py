@@ -34,8 +34,9 @@ _RETAIN_MS: Final = 1_000
 """... so it may have one for each time that has passed since. What the last run removed may have taken that time, and nobody here knows
 when it ended: each of its partitions counts for one. Else a slow disk would have ever longer runs, each because of the one before it."""
 _FLUSHES_MAX: Final = 32
-"""So many logs at once are flushed before a clean stop: each keeps its files open meanwhile. A file system writes what eight ask for
-together in a tenth of the time that it takes for one after the other."""
+"""So many flushes are under way at most when another log is flushed before a clean stop, ..."""
+_FILES_SHARE: Final = 8
+"""... and so many times fewer files are kept open for that than may be open at all, but for those of the last one that has begun."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -50,8 +51,8 @@ class Upkeep:
         self.wall_ms = self.told_ms = 0
         self.unflushed: dict[PartitionId, Partition] = {}
         """Something about them may have to be flushed: looked at when the poll ends, once."""
-        self._flushing: dict[PartitionId, Log] = {}
-        """Logs with a flush under way; kept until it has run, whatever becomes of the copy."""
+        self._flushing: dict[PartitionId, tuple[Log, int]] = {}
+        """Logs with a flush under way, and how many files that keeps open; kept until it has run, whatever becomes of the copy."""
         self._flush_next: dict[PartitionId, Partition] = {}
         """Those of them about which there was news meanwhile."""
         self.flush_due = Due()
@@ -168,7 +169,7 @@ class Upkeep:
                 self._flush(partition, tokens)
         for partition in self.flush_due.take(now_ms):
             self._flush(partition, tokens)
-        while self._last and len(self._flushing) < _FLUSHES_MAX:
+        while self._last and self._may_flush_more():
             identity, partition = self._last.popitem(last=False)
             if identity not in self._flushing:
                 self._flush(partition, tokens)
@@ -176,9 +177,13 @@ class Upkeep:
                 self._last_asked.add(identity)
         return tokens
 
+    def _may_flush_more(self) -> bool:
+        files_max = self._config.open_files_max // _FILES_SHARE
+        return len(self._flushing) < _FLUSHES_MAX and sum(files for _, files in self._flushing.values()) < files_max
+
     def on_flush_all(self, sender: Address, message: FlushAll, now_ms: int) -> None:
-        """The driver is about to stop this broker cleanly, and to wait for what this begins: every log that its disk does not have
-        whole is flushed, whatever its topic says of flushes, many at once. To be repeated for what is appended meanwhile."""
+        """The driver is about to stop this broker cleanly, and to wait for what this begins: every log that is served here is flushed,
+        unless its disk has it whole, whatever its topic says of flushes, many at once. To be repeated for what is appended meanwhile."""
         for identity, partition in self._partitions.items():
             if partition.log.flushed_end < partition.log.end_offset:
                 self._last[identity] = partition
@@ -203,7 +208,7 @@ class Upkeep:
             self.damaged.append((partition, str(problem)))
             return
         if token is not None:
-            self._flushing[partition.identity] = partition.log
+            self._flushing[partition.identity] = partition.log, token.files
             tokens.append(token)
 
     def flush_later(self, partition: Partition, now_ms: int) -> None:
@@ -217,7 +222,8 @@ class Upkeep:
             self.unflushed[token.identity] = partition
         self._last_asked.discard(token.identity)
         self._flush_more()
-        return self._flushing.pop(token.identity, None)
+        log, _ = self._flushing.pop(token.identity, (None, 0))
+        return log
 
     # ---------------------------------------------------------------------------------------------------------- timers
 

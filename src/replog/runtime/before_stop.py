@@ -1,7 +1,7 @@
 """What comes before a clean stop, while the brokers go on as ever: what they lead is moved, and their logs are flushed.
 
 In the stop itself one log waits for the other, with the lock held, and the session of a broker that says nothing runs out: 10,000 logs
-took a minute. Here an interrupt ends nothing but the wait, and a flush that fails is heard of like any other.
+took a minute. Here an interrupt ends nothing but the wait for a flush, and one that fails is heard of like any other.
 """
 
 from __future__ import annotations
@@ -43,11 +43,23 @@ class BeforeStop:
     def _runs(self, life: EmbeddedBroker) -> bool:
         return self._living(life.broker_id) is life
 
-    def leave(self, life: EmbeddedBroker, limit_s: float) -> None:
-        """Have the controller move what this broker leads; wait until that is done, or would take too long."""
-        with self._pump.lock:
-            life.leave()
-        self._wait(lambda: life.may_leave or not self._runs(life), limit_s)
+    def prepare(self, life: EmbeddedBroker, leave_s: float) -> None:
+        """Have this broker flush its logs, and the controller move what it leads; wait until that is done, or takes longer than `leave_s`
+        (0: nothing is moved).
+
+        Flushed is first, which may take long: it changes nothing, while who has left stays so, whatever interrupts the wait. What came
+        meanwhile is flushed then. Raises a mistake of ours that came up; UsageError as `Pump.wait`.
+        """
+        mistakes = [self.flush([life])]
+        if leave_s:
+            with self._pump.lock:
+                life.leave()
+            self._wait(lambda: life.may_leave or not self._runs(life), leave_s)
+            if not life.left_to_flush:  # else its disk hangs
+                mistakes.append(self.flush([life]))
+        for mistake in mistakes:
+            if mistake is not None:
+                raise mistake
 
     def flush(self, lives: Sequence[EmbeddedBroker]) -> Exception | None:
         """Have these brokers flush what their disks do not have, and wait for that; not for a disk that ends nothing within DISK_S. Those

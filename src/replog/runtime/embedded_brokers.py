@@ -387,13 +387,10 @@ class EmbeddedBrokers:
             self._reopening.wait_until_gone(embedded)
 
     def _take_leave(self, embedded: EmbeddedBroker) -> None:
-        """Have the controller move what the broker leads, if one answers in time, and its logs flushed."""
-        if self.config.shutdown_timeout_ms and self._are_unfenced([embedded.broker_id]):
-            self._before_stop.leave(embedded, self.config.shutdown_timeout_ms / 1_000)
+        """Have its logs flushed, and the controller move what the broker leads, if one answers in time."""
+        leave_s = self.config.shutdown_timeout_ms / 1_000 if self._are_unfenced([embedded.broker_id]) else 0
+        self._before_stop.prepare(embedded, leave_s)
         self.run()
-        problem = self._before_stop.flush([embedded])
-        if problem is not None:
-            raise problem
 
     def _end(self, embedded: EmbeddedBroker, *, clean: bool, keep: bool, settle_s: float = 0.0) -> None:
         """Take a broker out; `keep` what it had in memory for its next life. Repeatable."""

@@ -7,10 +7,13 @@ shared: a file system writes what eight ask for together in a tenth of the time 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Final
+
+from replog.errors import UsageError
+from replog.runtime.workers import Workers
 
 __all__ = ["FlushLanes"]
 
@@ -18,22 +21,26 @@ _LANES: Final = 8
 
 
 class FlushLanes:
-    """Names of worker lanes for the flushes of one broker. No log has two flushes under way, so it does not matter who runs which."""
+    """The lanes of the flushes of one broker. No log has two flushes under way, so it does not matter who runs which."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, workers: Workers, name: str) -> None:
+        self._workers = workers
         self._name = name
         self._many = cycle([name, *(f"{name} {number}" for number in range(2, _LANES + 1))])
         self._spread = 0
 
     @contextmanager
     def spread(self) -> Iterator[None]:
-        """Several meanwhile: every log is to be flushed."""
+        """Several meanwhile: every log is to be flushed. UsageError where nobody may wait for that: the threads have been ended, or this is
+        one of them, as where a logging handler stops a broker."""
+        if self._workers.closed or self._workers.has_current:
+            raise UsageError("flushes cannot be waited for once their threads are ended, nor on one of them")
         self._spread += 1
         try:
             yield
         finally:
             self._spread -= 1
 
-    def next(self) -> str:
-        """The lane of the next flush."""
-        return next(self._many) if self._spread else self._name
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have the next flush run. RuntimeError if no thread can be had."""
+        self._workers.submit(next(self._many) if self._spread else self._name, work)

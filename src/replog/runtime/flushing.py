@@ -70,25 +70,26 @@ class Flushing:
             given.pop(run, None)
             self._go_on()
 
-        assert self._workers is not None
         given = self._given.setdefault(of, {})
         given[run] = time.monotonic()
         try:
-            self._workers.submit(self._lanes_of(of).next(), work)
+            self._lanes_of(of).submit(work)
         except RuntimeError:  # no thread can be had
             del given[run]
             return self._timed(of, run)
         return None
 
     def _lanes_of(self, of: Address) -> FlushLanes:
-        return self._lanes.get(of) or self._lanes.setdefault(of, FlushLanes(str(of)))
+        assert self._workers is not None
+        return self._lanes.get(of) or self._lanes.setdefault(of, FlushLanes(self._workers, str(of)))
 
     def spread(self, brokers: Iterable[Address]) -> ExitStack:
-        """Until this is left, several threads take the flushes of each of these brokers: all its logs are to be flushed."""
-        spread = ExitStack()
-        for of in brokers:
-            spread.enter_context(self._lanes_of(of).spread())
-        return spread
+        """Until this is left, several threads take the flushes of each of these brokers: all its logs are to be flushed. UsageError as that
+        of `FlushLanes`."""
+        with ExitStack() as spread:
+            for of in brokers:
+                spread.enter_context(self._lanes_of(of).spread())
+            return spread.pop_all()
 
     def _timed(self, of: Address, run: Flight) -> FlushToken:
         began = time.perf_counter()

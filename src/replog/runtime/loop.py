@@ -21,7 +21,6 @@ from replog.runtime.flush_lanes import FlushLanes
 from replog.runtime.flushing import outcome_of
 from replog.runtime.pump import Heard, Pump
 from replog.runtime.putting_off import is_inside
-from replog.runtime.workers import Workers
 from replog.transport.tcp import TcpTransport
 from replog.transport.tcp.turns import DELIVER_MS_MAX
 
@@ -50,7 +49,6 @@ class Loop:
         self._stopping = False
         self._due_ms = 0
         """When the next turn is due even if nothing becomes readable: found under the lock, at the end of the last one."""
-        self.lanes = FlushLanes("flush")
         self.turns = Histogram(_STALLS)
         """How long turns took, in seconds, without the wait before them."""
         self.failed: BaseException | None = None
@@ -70,15 +68,15 @@ class Loop:
         self._pump.post_next(to, message)
         self._transport.wake()
 
-    def flush_on(self, workers: Workers) -> None:
-        """Flushes run on a worker from now on, or several, as `lanes` say."""
+    def flush_on(self, lanes: FlushLanes) -> None:
+        """Flushes run there from now on."""
 
         def flush(_of: Address, run: Flight, done: Heard) -> None:
             def run_and_wake() -> None:
                 done(outcome_of(run))
                 self._transport.wake()
 
-            workers.submit(self.lanes.next(), run_and_wake)
+            lanes.submit(run_and_wake)
 
         self._pump.flusher = flush
 

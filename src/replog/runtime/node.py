@@ -27,6 +27,7 @@ from replog.runtime.attached import Attached, check_unattached
 from replog.runtime.before_stop import BeforeStop
 from replog.runtime.descriptors import within_descriptors
 from replog.runtime.embedded_broker import DISK_S, EmbeddedBroker, addresses_of
+from replog.runtime.flush_lanes import FlushLanes
 from replog.runtime.folder import open_directory
 from replog.runtime.ids import RandomIds
 from replog.runtime.local import LocalPartition, local_partitions
@@ -126,9 +127,8 @@ class Broker(Measured):
         self._security = self._transport.security
         self._loop = Loop(self._pump, self._transport, wait_ms_max=min(_WAIT_MS_MAX, self.config.session_ms // 6), ticked=self._tick)
         self._workers = Workers(f"replog broker {broker_id}")
-        self._before_stop = BeforeStop(
-            self._pump, self._loop.go_on, lambda _: self._loop.lanes.spread(), lambda _: self._life if self.hopeless is None else None
-        )
+        self._lanes = FlushLanes(self._workers, "flush")
+        self._before_stop = BeforeStop(self._pump, self._loop.go_on, lambda _: self._lanes.spread(), self._living)
         self._life: EmbeddedBroker | None = None
         self._sessions: StoreSessions | None = None
         self._kept: MemoryLogDirectory | None = None
@@ -156,7 +156,7 @@ class Broker(Measured):
             if self._state == "new":
                 try:
                     self._pump.elsewhere = self._send
-                    self._loop.flush_on(self._workers)
+                    self._loop.flush_on(self._lanes)
                     self._begin()
                 except BaseException:
                     self._let_go(clean=False)
@@ -291,16 +291,17 @@ class Broker(Measured):
         self._transport.close()
         self._state = "stopped"
 
+    def _living(self, _broker_id: int) -> EmbeddedBroker | None:
+        return self._life if self.hopeless is None else None
+
     def _prepare(self, life: EmbeddedBroker) -> Exception | None:
-        """What it leads is moved, as far as that is possible in time, and its logs are flushed. Returns a mistake of ours that came up
+        """Its logs are flushed, and what it leads is moved, as far as that is possible in time. Returns a mistake of ours that came up
         meanwhile."""
-        mistake = None
         try:
-            if self.config.shutdown_timeout_ms and self.is_ready:
-                self._before_stop.leave(life, self.config.shutdown_timeout_ms / 1_000)
+            self._before_stop.prepare(life, self.config.shutdown_timeout_ms / 1_000 if self.is_ready else 0)
         except Exception as problem:  # the rest of the end is to come all the same
-            mistake = None if isinstance(problem, ReplogError) else problem
-        return self._before_stop.flush([life]) or mistake
+            return None if isinstance(problem, ReplogError) else problem
+        return None
 
     def __enter__(self) -> Self:
         check_unattached(self._attached, "start() it")

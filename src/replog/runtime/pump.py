@@ -430,6 +430,8 @@ class Pump:
                     self._rest(waiter, now_ms, end_ms)
             finally:
                 if waiter is not None:
+                    if self._keeper is waiter:
+                        self._keeper = None  # what it waited for may be all that holds a broker which has ended
                     self._pass_on()
 
     def _rest(self, waiter: Waiter, now_ms: int, end_ms: int | None) -> None:

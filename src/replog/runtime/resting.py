@@ -15,15 +15,21 @@ __all__ = ["Resting", "Waiter"]
 class Waiter:
     """One thread in a `wait`."""
 
-    __slots__ = ("condition", "done", "thread", "until_ms")
+    __slots__ = ("_lock", "condition", "done", "thread", "until_ms")
 
     def __init__(self, done: Callable[[], bool], lock: RLock) -> None:
+        self._lock = lock
         self.condition = threading.Condition(lock)
         """Its own, of the common lock: those for whom there is nothing sleep on."""
         self.done = done
         self.thread = threading.get_ident()
         self.until_ms = 0
         """When it looks up by itself."""
+
+    def taken(self) -> int:
+        """How often its thread has taken the lock; 1 where that cannot be known."""
+        count = vars(RLock).get("_recursion_count")  # not in the stubs, nor in every 3.11
+        return 1 if count is None else int(count(self._lock))
 
     def is_done(self) -> bool:
         """Whether it has what it waits for."""
@@ -49,12 +55,14 @@ class Resting(Generic[W]):
     def rest(self, waiter: W, timeout_s: float | None) -> None:
         """Let go of the lock until somebody calls this one up, or for so long."""
         self.present[waiter] = None
+        taken = waiter.taken()
         try:
             waiter.condition.wait(timeout_s)
         except BaseException as problem:
             self._changing.handled = problem  # nobody was at work
             if not waiter.condition._is_owned():  # type: ignore[attr-defined]  # it came when the lock had just been let go of
-                waiter.condition.acquire()
+                for _ in range(taken):
+                    waiter.condition.acquire()
             raise
         finally:
             self.present.pop(waiter, None)

@@ -52,6 +52,16 @@ class Workers:
                 found = self._lanes.get(lane) or self._begin(lane)
                 found.queue.put(work)
 
+    @property
+    def closed(self) -> bool:
+        """Whether what is submitted now is dropped."""
+        return self._closed
+
+    @property
+    def has_current(self) -> bool:
+        """Whether whoever asks is on one of these threads."""
+        return any(lane.thread is threading.current_thread() for lane in list(self._begun))
+
     def _begin(self, name: str) -> _Lane:
         lane, handled = _Lane(f"{self._name} {name}"), sys.exception()
         try:

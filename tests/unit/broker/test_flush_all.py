@@ -6,11 +6,12 @@ import errno
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from replog.broker import upkeep
 from replog.broker.broker import Broker
 from replog.config import BrokerConfig, TopicConfig
-from replog.log.memory import MemoryLogDirectory
+from replog.log.memory import MemoryLog, MemoryLogDirectory
 from replog.messages import FlushAll, LeaderAndIsr, PartitionNotice, Produce, ProduceEntry, Registered, StopEntry, StopReplica
 from replog.model import Assignment, PartitionId, PartitionState
 from replog.ports import FlushDone, FlushToken
@@ -92,6 +93,23 @@ def test_only_so_many_are_under_way_and_each_end_begins_the_next() -> None:
         assert desk.left == count - len(seen)
     assert len(seen) == count
     assert desk.unflushed() == []
+
+
+def test_files_that_are_kept_open_bound_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eighth of what may be open (512): a log with many segments keeps all open that were not flushed."""
+    flush = MemoryLog.flush
+
+    def many(log: MemoryLog) -> FlushToken | None:
+        token = flush(log)
+        return None if token is None else evolve(token, files=25)
+
+    monkeypatch.setattr(MemoryLog, "flush", many)
+    desk = Desk(7)
+    under_way = desk.tell(FlushAll())
+    assert (len(under_way), desk.left) == (3, 7)
+    for left in (6, 5, 4, 3, 2, 1, 0):
+        under_way += desk.tell(FlushDone(under_way.pop().run()))
+        assert (len(under_way), desk.left) == (min(3, left), left)
 
 
 def test_asked_twice_nothing_is_flushed_twice_at_once() -> None:

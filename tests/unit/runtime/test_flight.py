@@ -11,6 +11,7 @@ from replog.model import PartitionId
 from replog.ports import FlushToken
 from replog.runtime import flight as flights
 from replog.runtime.flight import Flight
+from replog.testing.eventually import eventually
 
 ENDLESS_S = 20
 
@@ -43,6 +44,20 @@ def test_one_that_has_not_begun_is_given_up() -> None:
     assert flight.settle(ENDLESS_S)
     assert flight() is flight.token
     assert run == []
+
+
+def test_it_is_over_when_it_has_ended_or_never_will_begin() -> None:
+    until, run = threading.Event(), list[str]()
+    begun, given_up, waiting = flight_of(run, until=until), flight_of([]), flight_of([])
+    thread = threading.Thread(target=begun)
+    thread.start()
+    eventually(lambda: run == ["run"])
+    given_up.settle()
+    begun.settle()
+    assert (begun.is_over, given_up.is_over, waiting.is_over) == (False, True, False)
+    until.set()
+    thread.join()
+    assert begun.is_over
 
 
 def test_what_follows_is_called_at_the_end_whatever_comes_of_it() -> None:

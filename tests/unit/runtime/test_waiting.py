@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from _thread import RLock
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import pytest
 from tests.threads import in_thread
@@ -239,8 +242,10 @@ def test_a_condition_that_fails_is_raised_where_it_is_waited_for(world: World) -
     assert first == [True]
 
 
-def test_an_interrupt_that_comes_when_the_lock_was_just_let_go_of_is_heard_as_what_it_is() -> None:
-    """Whoever rests within `with lock` gives back what he has not got, and hears of that in the place of the interrupt."""
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_an_interrupt_that_comes_when_the_lock_was_just_let_go_of_is_heard_as_what_it_is(more: int) -> None:
+    """Whoever rests within `with lock` gives back what he has not got, and hears of that in the place of the interrupt; however often he
+    has taken it."""
     lock = RLock()
     waiter = Waiter(lambda: False, lock)
     let_go = waiter.condition._release_save  # type: ignore[attr-defined]
@@ -250,6 +255,34 @@ def test_an_interrupt_that_comes_when_the_lock_was_just_let_go_of_is_heard_as_wh
         raise KeyboardInterrupt
 
     waiter.condition._release_save = interrupted  # type: ignore[attr-defined]
-    with pytest.raises(KeyboardInterrupt), lock:
+    taken = ExitStack()
+    for _ in range(more):
+        taken.enter_context(lock)
+    with pytest.raises(KeyboardInterrupt), taken, lock:
         Resting[Waiter](Changing()).rest(waiter, 1)
     assert not lock._is_owned()
+
+
+def test_a_pump_holds_nothing_of_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+
+    class Life:
+        def is_over(self) -> bool:
+            return False
+
+    life = Life()
+    seen = ref(life)
+    now = [5]
+    world.pump.now_ms = lambda: now[0]
+    rest = Resting.rest
+
+    def resting(all_of_them: Resting[Waiter], waiter: Waiter, timeout_s: float | None) -> None:
+        rest(all_of_them, waiter, timeout_s)
+        now[0] += 10
+
+    monkeypatch.setattr(Resting, "rest", resting)
+    assert not world.pump.wait(life.is_over, 0.01)
+    assert now == [15]
+    del life
+    gc.collect()
+    assert seen() is None
