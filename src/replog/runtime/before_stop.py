@@ -1,4 +1,4 @@
-"""What comes before a clean stop, while the brokers go on as ever: what they lead is moved, and their logs are flushed.
+"""What comes before a clean stop, while the brokers go on as ever: their logs are flushed, and what they lead is moved.
 
 In the stop itself one log waits for the other, with the lock held, and the session of a broker that says nothing runs out: 10,000 logs
 took a minute. Here an interrupt ends nothing but the wait for a flush, and one that fails is heard of like any other.
@@ -47,8 +47,8 @@ class BeforeStop:
         """Have this broker flush its logs, and the controller move what it leads; wait until that is done, or takes longer than `leave_s`
         (0: nothing is moved).
 
-        Flushed is first, which may take long: it changes nothing, while who has left stays so, whatever interrupts the wait. What came
-        meanwhile is flushed then. Raises a mistake of ours that came up; UsageError as `Pump.wait`.
+        It flushes first, which may take long: an interrupt of that changes nothing, while who has left stays so. What came meanwhile is
+        flushed then. Raises a mistake of ours that came up; UsageError as `Pump.wait`.
         """
         mistakes = [self.flush([life])]
         if leave_s:

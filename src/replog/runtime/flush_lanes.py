@@ -27,7 +27,8 @@ class FlushLanes:
         self._workers = workers
         self._name = name
         self._many = cycle([name, *(f"{name} {number}" for number in range(2, _LANES + 1))])
-        self._spread = 0
+        self._spreading: set[object] = set()
+        """Of each that goes on: several threads may stop brokers."""
 
     @contextmanager
     def spread(self) -> Iterator[None]:
@@ -35,12 +36,13 @@ class FlushLanes:
         one of them, as where a logging handler stops a broker."""
         if self._workers.closed or self._workers.has_current:
             raise UsageError("flushes cannot be waited for once their threads are ended, nor on one of them")
-        self._spread += 1
+        this = object()
+        self._spreading.add(this)
         try:
             yield
         finally:
-            self._spread -= 1
+            self._spreading.discard(this)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Have the next flush run. RuntimeError if no thread can be had."""
-        self._workers.submit(next(self._many) if self._spread else self._name, work)
+        self._workers.submit(next(self._many) if self._spreading else self._name, work)
