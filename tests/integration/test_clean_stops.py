@@ -274,6 +274,60 @@ def test_a_disk_that_fails_meanwhile_is_not_trusted_by_the_next_life(tmp_path: P
         assert [record.text() for record in again.read("t", partitions=[5])] == ["5"]
 
 
+def test_a_life_that_follows_one_which_died_meanwhile_is_stopped_in_its_place(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(tmp_path, disk, brokers=3) as cluster:
+        life = cluster._embedded.running[1]
+        gate = threading.Event()
+        disk.met = lambda: gate.wait(20)
+        stopper = threading.Thread(target=cluster.stop_broker, args=(1,))
+        stopper.start()
+        eventually(lambda: life.left_to_flush > 0)
+
+        def interrupted(now_ms: int, wall_ms: int, tick: Callable[[int, int], None] = life.broker.tick) -> None:
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            tick(now_ms, wall_ms)
+
+        monkeypatch.setattr(life.broker, "tick", interrupted)
+        ending = threading.Timer(0.1, gate.set)  # whoever ends that life waits for the flushes that it has begun
+        ending.start()
+        with pytest.raises(KeyboardInterrupt):
+            cluster.append("t", 0, ["more"])
+        stopper.join(30)
+        assert not stopper.is_alive()
+        assert 1 not in cluster._embedded.running
+        cluster.start_broker(1)
+        cluster.wait_until_in_sync(timeout_s=30)
+
+
+def test_one_that_hangs_takes_no_time_from_another(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush that began just now is waited for, however long the disk of a killed broker has hung."""
+    with filled(tmp_path, disk, brokers=2) as cluster:
+        cluster.create_topic("ack", flush="ack", replication_factor=2)
+        hangs, takes_time = threading.Event(), threading.Event()
+        names: dict[str, threading.Event] = {"replog cluster flushes 1": hangs, "replog cluster flushes 2": takes_time}
+        disk.met = lambda: names[threading.current_thread().name].wait(60)
+        producer = cluster.producer()
+        producer.send("ack", "x")
+        eventually(lambda: len(disk.threads) == 2)
+        given = cluster._embedded._flushing._given[1]
+        given.update({flight: since - before_stop.DISK_S for flight, since in given.items()})
+        ending = threading.Thread(target=cluster._embedded._flushing.end)
+        ending.start()
+        ending.join(0.1)
+        assert ending.is_alive()
+        takes_time.set()
+        ending.join(before_stop.DISK_S - 10)
+        assert not ending.is_alive()
+        hangs.set()
+        names.clear()
+        disk.met = lambda: None
+        eventually(lambda: not any(life.broker.upkeep._flushing for life in cluster._embedded.running.values()))
+        producer.close()
+
+
 @pytest.mark.parametrize("end", ["close", "stop_broker"])
 def test_a_mistake_of_ours_meanwhile_is_told_and_leaves_nothing_open(
     tmp_path: Path, disk: Disk, end: str, monkeypatch: pytest.MonkeyPatch

@@ -35,8 +35,8 @@ _RETAIN_MS: Final = 1_000
 when it ended: each of its partitions counts for one. Else a slow disk would have ever longer runs, each because of the one before it."""
 _FLUSHES_MAX: Final = 32
 """So many flushes are under way at most when another log is flushed before a clean stop, ..."""
-_FILES_SHARE: Final = 8
-"""... and so many times fewer files are kept open for that than may be open at all, but for those of the last one that has begun."""
+_SHARE_MAX: Final = 1 / 8
+"""... and they keep this part of the files open that may be open at all, or less; a log has all open that it has to flush."""
 _PURGES_MAX: Final = 100
 """So many copies are deleted in one run; the next ones a sweep later: files of any size may be behind each."""
 
@@ -51,8 +51,8 @@ class Upkeep:
         self.wall_ms = self.told_ms = 0
         self.unflushed: dict[PartitionId, Partition] = {}
         """Something about them may have to be flushed: looked at when the poll ends, once."""
-        self._flushing: dict[PartitionId, tuple[Log, int]] = {}
-        """Logs with a flush under way, and how many files that keeps open; kept until it has run, whatever becomes of the copy."""
+        self._flushing: dict[PartitionId, tuple[Log, float]] = {}
+        """Logs with a flush under way, and its share of open files; kept until it has run, whatever becomes of the copy."""
         self._flush_next: dict[PartitionId, Partition] = {}
         """Those of them about which there was news meanwhile."""
         self.flush_due = Due()
@@ -178,8 +178,7 @@ class Upkeep:
         return tokens
 
     def _may_flush_more(self) -> bool:
-        files_max = self._config.open_files_max // _FILES_SHARE
-        return len(self._flushing) < _FLUSHES_MAX and sum(files for _, files in self._flushing.values()) < files_max
+        return len(self._flushing) < _FLUSHES_MAX and sum(share for _, share in self._flushing.values()) < _SHARE_MAX
 
     def on_flush_all(self, sender: Address, message: FlushAll, now_ms: int) -> None:
         """The driver is about to stop this broker cleanly, and to wait for what this begins: every log that is served here is flushed,
@@ -208,7 +207,7 @@ class Upkeep:
             self.damaged.append((partition, str(problem)))
             return
         if token is not None:
-            self._flushing[partition.identity] = partition.log, token.files
+            self._flushing[partition.identity] = partition.log, token.share
             tokens.append(token)
 
     def flush_later(self, partition: Partition, now_ms: int) -> None:
@@ -222,7 +221,7 @@ class Upkeep:
             self.unflushed[token.identity] = partition
         self._last_asked.discard(token.identity)
         self._flush_more()
-        log, _ = self._flushing.pop(token.identity, (None, 0))
+        log, _ = self._flushing.pop(token.identity, (None, 0.0))
         return log
 
     # ---------------------------------------------------------------------------------------------------------- timers

@@ -23,11 +23,11 @@ class OpenFiles:
     `close_unused`, closes them. A segment's index goes with its file when it takes no more appends.
     """
 
-    __slots__ = ("__weakref__", "_dead", "_limit", "_open", "fs")
+    __slots__ = ("__weakref__", "_dead", "_open", "fs", "limit")
 
     def __init__(self, fs: Fs, limit: int) -> None:
         self.fs = fs
-        self._limit = limit
+        self.limit = limit
         self._open: dict[Segment, None] = {}
         self._dead = False
         kill_in_child(self)
@@ -41,8 +41,8 @@ class OpenFiles:
         if self._dead:
             raise LogClosed(f"{segment.path} was opened before a fork and is dead in the child")
         if segment.fd < 0:
-            if len(self._open) >= self._limit:
-                self._close_down_to(self._limit - 1)
+            if len(self._open) >= self.limit:
+                self._close_down_to(self.limit - 1)
             segment.fd = self.with_room(lambda: self.fs.open(segment.path, create=create))
             segment.closing = False
             self._open[segment] = None
@@ -94,8 +94,8 @@ class OpenFiles:
 
         Not done by `unpin`: that comes also from a garbage collection, amid whatever is done with the file.
         """
-        if len(self._open) > self._limit:
-            self._close_down_to(self._limit)
+        if len(self._open) > self.limit:
+            self._close_down_to(self.limit)
 
     def _close_down_to(self, count: int) -> None:
         """Close those unused for longest until so many are open, as far as they are not pinned."""

@@ -351,7 +351,7 @@ class SegmentedLog(StoredLog):
             run = FlushRun(self._storage, segments, folders, self._names, self._is_closed)
         except OSError as error:
             self._damaged(str(error), error)
-        return FlushToken(self.identity, self.generation, self.end_offset, run, files=len(segments))
+        return FlushToken(self.identity, self.generation, self.end_offset, run, share=len(segments) / self._storage.files.limit)
 
     def flushed(self, token: FlushToken) -> None:
         run = token.run_

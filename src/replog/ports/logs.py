@@ -98,8 +98,8 @@ class FlushToken:
     run_: Callable[[], OSError | None]
     """Returns or raises the error, if there is one."""
     error: OSError | None = None
-    files: int = 0
-    """So many it keeps open until the log has heard of it."""
+    share: float = 0.0
+    """Of the files that may be open at once: those that it keeps open until the log has heard of it."""
 
     @property
     def failed(self) -> bool:

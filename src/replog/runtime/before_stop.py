@@ -51,7 +51,7 @@ class BeforeStop:
         flushed then. Raises a mistake of ours that came up; UsageError as `Pump.wait`.
         """
         mistakes = [self.flush([life])]
-        if leave_s:
+        if leave_s and self._runs(life):  # the next life in its place is not told to leave
             with self._pump.lock:
                 life.leave()
             self._wait(lambda: life.may_leave or not self._runs(life), leave_s)

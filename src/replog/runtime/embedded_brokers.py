@@ -382,6 +382,7 @@ class EmbeddedBrokers:
                 raise UsageError(f"broker {broker_id!r} does not run; running are {sorted(self.running)}")
             if clean:
                 self._take_leave(embedded)
+                embedded = self.running.get(broker_id, embedded)  # an exception may have ended that one, and begun another
             self._pump.repair_first(lambda: self._end(embedded, clean=clean, keep=clean))
             self.run()
             self._reopening.wait_until_gone(embedded)

@@ -26,7 +26,7 @@ class Flight:
         self._thread: int | None = None
         """On which it has begun."""
         self._given_up = False
-        self._heard: Event | None = None
+        self._heard = Event()
         self.ended = False
         """What became of it stands in the token."""
         self.then: Callable[[], object] | None = None
@@ -39,10 +39,11 @@ class Flight:
             return self.token if self._given_up else self._run()
         finally:
             self.ended = True
-            if self._heard is not None:
+            try:
                 self._heard.set()
-            if self.then is not None:
-                self.then()
+            finally:  # an interrupt may come in a call
+                if self.then is not None:
+                    self.then()
 
     @property
     def is_over(self) -> bool:
@@ -53,10 +54,10 @@ class Flight:
         """Give it up if it has not begun, else wait for its end; whether it is over. One that a signal handler has come into is not
         waited for."""
         self._given_up = True
-        if self._thread is None:
-            return True
+        return self._thread is None or self.wait(timeout_s)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end; whether it has ended. One that a signal handler has come into is not waited for."""
         if timeout_s > 0 and not self.ended and self._thread != get_ident():
-            heard = self._heard = self._heard or Event()
-            if not self.ended:
-                heard.wait(timeout_s)
+            self._heard.wait(timeout_s)
         return self.ended

@@ -7,6 +7,7 @@ shared: a file system writes what eight ask for together in a tenth of the time 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -27,6 +28,7 @@ class FlushLanes:
         self._workers = workers
         self._name = name
         self._many = cycle([name, *(f"{name} {number}" for number in range(2, _LANES + 1))])
+        self._waiting: deque[Callable[[], None]] = deque()
         self._spreading: set[object] = set()
         """Of each that goes on: several threads may stop brokers."""
 
@@ -45,4 +47,21 @@ class FlushLanes:
 
     def submit(self, work: Callable[[], None]) -> None:
         """Have the next flush run. RuntimeError if no thread can be had."""
-        self._workers.submit(next(self._many) if self._spreading else self._name, work)
+        if not self._spreading:
+            return self._workers.submit(self._name, work)
+        self._waiting.append(work)
+        try:
+            self._workers.submit(next(self._many), self._work)
+        except RuntimeError:
+            if work in self._waiting:
+                self._waiting.remove(work)
+                raise
+
+    def _work(self) -> None:
+        """On a lane: whatever waits, until nothing does. So one that takes its time, or hangs, holds up nobody but its own lane."""
+        while True:
+            try:
+                work = self._waiting.popleft()
+            except IndexError:
+                return
+            work()

@@ -25,6 +25,9 @@ _log = logging.getLogger("replog")
 _QUICK_S: Final = 50e-6
 """A broker's flush that took no longer (a disk in memory) costs less than to hand the next one over and back."""
 
+_END_S: Final = 1.0
+"""So long threads have to end that have flushed, beside one whose disk hangs."""
+
 
 def outcome_of(run: Callable[[], FlushToken]) -> FlushToken | BaseException:
     """What a flush returns, or what it raises, which no failure of a disk does: whoever waits for it has to hear of that, too."""
@@ -137,8 +140,10 @@ class Flushing:
             if self._workers is not None:
                 self._pump.flusher = self._flush_last
         if self._workers is not None:
-            since_s = min((since for of in self._given for since in self._under_way(of).values()), default=inf)
-            self._workers.close(max(0.0, min(since_s - time.monotonic(), 0.0) + DISK_S))  # who closes may have waited for it already
+            self._workers.close(0.0)
+            for flight, since_s in [item for of in list(self._given) for item in self._under_way(of).items()]:
+                flight.wait(since_s + DISK_S - time.monotonic())  # who closes may have waited for it already
+            self._workers.close(_END_S if any(map(self._is_busy, list(self._given))) else DISK_S)
             while self._left:
                 of, run, done = self._left.pop(0)
                 if not self._is_busy(of):

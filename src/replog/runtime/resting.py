@@ -54,8 +54,8 @@ class Resting(Generic[W]):
 
     def rest(self, waiter: W, timeout_s: float | None) -> None:
         """Let go of the lock until somebody calls this one up, or for so long."""
-        self.present[waiter] = None
         taken = waiter.taken()
+        self.present[waiter] = None  # no call between this and the next line: an interrupt there would leave it here for ever
         try:
             waiter.condition.wait(timeout_s)
         except BaseException as problem:

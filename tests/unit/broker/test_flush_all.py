@@ -96,12 +96,12 @@ def test_only_so_many_are_under_way_and_each_end_begins_the_next() -> None:
 
 
 def test_files_that_are_kept_open_bound_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An eighth of what may be open (512): a log with many segments keeps all open that were not flushed."""
+    """An eighth of what may be open: a log with many segments keeps all open that were not flushed."""
     flush = MemoryLog.flush
 
     def many(log: MemoryLog) -> FlushToken | None:
         token = flush(log)
-        return None if token is None else evolve(token, files=25)
+        return None if token is None else evolve(token, share=25 / 512)
 
     monkeypatch.setattr(MemoryLog, "flush", many)
     desk = Desk(7)

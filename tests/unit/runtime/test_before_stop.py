@@ -198,8 +198,26 @@ def test_a_mistake_is_raised_once_it_has_left(clock: Clock) -> None:
     assert one.may_leave
 
 
-def test_who_is_gone_is_not_waited_for_to_leave(clock: Clock) -> None:
+def test_who_is_gone_is_not_told_to_leave(clock: Clock) -> None:
+    """Another life may be in its place."""
     one = Life(1)
     stop = clock(Stop())
     stop.before.prepare(one, 10.0)  # type: ignore[arg-type]
-    assert one.said == ["leave"]
+    assert (one.said, stop.now) == ([], 0.0)
+
+
+def test_who_goes_meanwhile_is_not_waited_for_to_leave(clock: Clock) -> None:
+    one = Life(1)
+    stop = clock(Stop(one))
+    waits = stop.wait
+
+    def ending(done: Callable[[], bool], timeout_s: float) -> bool:
+        waits(lambda: True, timeout_s)
+        one.may_leave = False
+        stop.lives[1] = Life(1)
+        assert done()
+        return True
+
+    stop.before._wait = ending
+    stop.before.prepare(one, 10.0)  # type: ignore[arg-type]
+    assert one.said == ["flush", "leave"]

@@ -14,12 +14,14 @@ from replog.runtime.workers import Workers
 MANY = flush_lanes._LANES
 
 
-def threads_of(lanes: FlushLanes, count: int) -> list[str]:
-    """Names of the threads that take so many flushes, which are under way at the same time as far as they are others."""
+def threads_of(lanes: FlushLanes, count: int, *, together: int = 1) -> list[str]:
+    """Names of the threads that take so many flushes; each ends only when so many are under way."""
     taken: list[str] = []
     done = threading.Semaphore(0)
+    all_there = threading.Barrier(together)
 
     def work() -> None:
+        all_there.wait(20)
         taken.append(threading.current_thread().name)
         done.release()
 
@@ -35,10 +37,10 @@ def test_one_thread_and_several_meanwhile() -> None:
     lanes = FlushLanes(workers, "flush")
     assert threads_of(lanes, 3) == ["test flush"] * 3
     with lanes.spread():
-        assert threads_of(lanes, MANY) == sorted(["test flush", *(f"test flush {number}" for number in range(2, MANY + 1))])
+        assert threads_of(lanes, MANY, together=MANY) == sorted(["test flush", *(f"test flush {number}" for number in range(2, MANY + 1))])
         with lanes.spread():  # two stop at once
             pass
-        assert len(set(threads_of(lanes, MANY))) == MANY
+        assert len(set(threads_of(lanes, MANY, together=MANY))) == MANY
     assert threads_of(lanes, 3) == ["test flush"] * 3
     workers.close()
 
@@ -69,3 +71,33 @@ def test_nor_on_one_of_them() -> None:
     assert done.wait(20)
     assert len(raised) == 1
     workers.close()
+
+
+def test_one_that_takes_its_time_holds_up_only_its_own_lane() -> None:
+    workers = Workers("test")
+    lanes = FlushLanes(workers, "flush")
+    gate = threading.Event()
+    with lanes.spread():
+        lanes.submit(lambda: None if gate.wait(20) else pytest.fail("nobody opened it"))
+        assert len(threads_of(lanes, 5 * MANY)) == 5 * MANY
+    gate.set()
+    workers.close()
+
+
+def test_what_no_thread_can_be_had_for_is_run_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has asked runs it."""
+    workers = Workers("test")
+    lanes = FlushLanes(workers, "flush")
+    run: list[int] = []
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with lanes.spread():
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            with pytest.raises(RuntimeError, match="new thread"):
+                lanes.submit(lambda: run.append(1))
+        threads_of(lanes, 1)
+    workers.close()
+    assert run == []

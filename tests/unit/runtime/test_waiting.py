@@ -263,6 +263,20 @@ def test_an_interrupt_that_comes_when_the_lock_was_just_let_go_of_is_heard_as_wh
     assert not lock._is_owned()
 
 
+def test_an_interrupt_before_a_rest_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is called up in its place sleeps on: the clock would be kept by nobody."""
+    lock = RLock()
+    resting = Resting[Waiter](Changing())
+
+    def interrupted(waiter: Waiter) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Waiter, "taken", interrupted)
+    with pytest.raises(KeyboardInterrupt), lock:
+        resting.rest(Waiter(lambda: False, lock), 1)
+    assert len(resting) == 0
+
+
 def test_a_pump_holds_nothing_of_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
 
