@@ -18,6 +18,7 @@ __all__ = ["EXPECTED", "Marks"]
 EXPECTED: Final = (
     "a balanced placement is asked for",
     "a broker is drained while faults happen",
+    "a broker is stopped while its logs are flushed for that",
     "a broker leaves before it may",
     "a broker leaves when it may",
     "a broker starts with loss corrupt",
