@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import replog
+from replog.runtime.embedded_broker import EmbeddedBroker
 from replog.testing.eventually import eventually
 
 
@@ -83,9 +85,13 @@ def test_damage_found_by_reading_is_left_behind(tmp_path: Path) -> None:
         assert len(list(cluster.read("t"))) == 100
 
 
+@pytest.mark.parametrize("moment", ["while it flushes", "at the end"])
 @pytest.mark.parametrize("listen", [None, "tcp://127.0.0.1:0"])
-def test_an_exception_in_a_broker_while_the_cluster_is_closed(tmp_path: Path, listen: str | None) -> None:
-    """It is raised once everything is released; the other brokers stop cleanly, and that one has no next life."""
+def test_an_exception_in_a_broker_while_the_cluster_is_closed(
+    tmp_path: Path, listen: str | None, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised once everything is released; the other brokers stop cleanly. While logs are flushed that one begins another life,
+    which does so as well; at the end it has none."""
     data, threads = tmp_path / "data", threading.active_count()
     cluster = replog.Cluster(data, listen=listen).start()
     cluster.create_topic("t")
@@ -93,15 +99,22 @@ def test_an_exception_in_a_broker_while_the_cluster_is_closed(tmp_path: Path, li
     lingering = cluster.producer(linger_ms=60_000).send("t", "x")
     if cluster._embedded.outside is not None:
         cluster._embedded.outside.stop()  # its thread would come across it first
-    with cluster._embedded.lock:
-        broken = cluster._embedded.running[2]
-        broken.broker.tick = lambda now_ms, wall_ms: 1 // 0  # type: ignore[assignment]
-        broken.leave()
+    flush = cluster._embedded._before_stop.flush
+
+    def mistaken(lives: Sequence[EmbeddedBroker]) -> Exception | None:
+        problem = flush(lives) if moment == "at the end" else None
+        with cluster._embedded.lock:
+            broken = cluster._embedded.running[2]
+            broken.broker.tick = lambda now_ms, wall_ms: 1 // 0  # type: ignore[assignment]
+            broken.leave()
+        return problem if moment == "at the end" else flush(lives)
+
+    monkeypatch.setattr(cluster._embedded._before_stop, "flush", mistaken)
     with pytest.raises(ZeroDivisionError):
         cluster.close()
     assert isinstance(lingering.exception(), replog.ReplogError)
     assert threading.active_count() == threads
-    assert [(data / f"broker-{broker}" / "clean").exists() for broker in (1, 2, 3)] == [True, False, True]
+    assert [(data / f"broker-{broker}" / "clean").exists() for broker in (1, 2, 3)] == [True, moment != "at the end", True]
     cluster.close()
     with replog.Cluster(data) as again:
         assert [record.text() for record in again.read("t")] == ["a"]
