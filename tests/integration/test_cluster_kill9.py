@@ -102,6 +102,7 @@ def test_killed_and_opened_again(tmp_path: Path, flush: str, rounds: int, broker
                 cluster.wait_until_in_sync(timeout_s=30)
                 if "t" not in cluster.topics():
                     assert expected == {0: 0, 1: 0}  # killed before the topic was made
+                    patch.undo()
                     continue
                 for p in cluster.describe("t").partitions:
                     assert p.leader is not None
@@ -111,6 +112,7 @@ def test_killed_and_opened_again(tmp_path: Path, flush: str, rounds: int, broker
                     assert len(found) >= expected[partition]
                     assert found == [f"{partition}/{n}" for n in range(len(found))]
                     expected[partition] = len(found)
+                patch.undo()  # closing waits for disks
         copies = [stored(data / f"broker-{broker}") for broker in (1, 2, 3)]
         assert copies[0] == copies[1] == copies[2]
     assert sum(expected.values()) > 20 * rounds
