@@ -410,11 +410,11 @@ def test_an_exception_in_an_actor_is_a_restart(tmp_path: Path, store: str) -> No
     one.stop()
 
 
-@pytest.mark.parametrize("shutdown_timeout_ms", [0, 1_000])
+@pytest.mark.parametrize(("shutdown_timeout_ms", "lives"), [(0, 0), (0, 1), (1_000, 1)])
 def test_an_exception_in_an_actor_while_it_stops(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, shutdown_timeout_ms: int
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, shutdown_timeout_ms: int, lives: int
 ) -> None:
-    """It is raised once everything is released, whether it comes at the very end or while what it leads is moved."""
+    """It is raised once everything is released, whether it comes at the very end, when there is no next life, or before that."""
     threads = threading.active_count()
     one = broker(1, tmp_path, store, config={**FAST, "shutdown_timeout_ms": shutdown_timeout_ms})
     eventually(lambda: one.poll(0.1) or one.is_ready, 60)
@@ -424,9 +424,11 @@ def test_an_exception_in_an_actor_while_it_stops(
     life.leave()
     begun: list[None] = []
     monkeypatch.setattr(one, "_begin", lambda: begun.append(None))
+    if not lives:
+        monkeypatch.setattr(one._before_stop, "prepare", lambda life, leave_s: None)
     with pytest.raises(ZeroDivisionError):
         one.stop()
-    assert len(begun) == (1 if shutdown_timeout_ms else 0)  # at the very end there is no next life
+    assert len(begun) == lives
     assert threading.active_count() == threads
     one.stop()
     with pytest.raises(UsageError, match="is stopped"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import replog
-from replog.broker.broker import Broker as Actor
+from replog.broker.upkeep import Upkeep
 from replog.log.directory import FileLogDirectory
 from replog.metadata import layout
 from replog.metadata.file import FileStore
@@ -59,7 +59,7 @@ def test_one_alone_may_go_at_once_also_on_a_loop_of_others(tmp_path: Path, caplo
 
 
 STEPS = [
-    (Loop, "stop"), (TcpTransport, "unserve"), (Pump, "unseat"), (Actor, "save"), (FileLogDirectory, "close"),
+    (Loop, "stop"), (TcpTransport, "unserve"), (Pump, "unseat"), (Upkeep, "save"), (FileLogDirectory, "close"),
     (FileLogDirectory, "checkpoint"), (StoreSessions, "close"), (FileStore, "close"), (TcpTransport, "close"),
 ]  # fmt: skip
 
@@ -113,7 +113,7 @@ def test_a_stop_that_was_interrupted_and_is_not_repeated_leaves_the_folder_to_ot
 ) -> None:
     one = replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "b", store=f"file://{tmp_path}/metadata.db")
     one.start().wait_until_ready()
-    interrupt(monkeypatch, Actor, "save")
+    interrupt(monkeypatch, Upkeep, "save")
     with pytest.raises(KeyboardInterrupt):
         one.stop()
     with replog.Broker(1, listen="tcp://127.0.0.1:0", data=tmp_path / "b", store=f"file://{tmp_path}/metadata.db") as again:
