@@ -11,6 +11,7 @@ from pathlib import Path
 from weakref import ref
 
 import pytest
+from tests.integration.log_fsyncs import LogFsyncs
 
 import replog
 from replog.log.files import Fs
@@ -30,26 +31,13 @@ class Disk:
         self.broken: set[int] = set()
 
     def fs(self, broker_id: int) -> Fs:
-        disk = self
+        def met() -> None:
+            self.threads.append(threading.current_thread().name)
+            self.met()
+            if broker_id in self.broken:
+                raise OSError(5, "Input/output error")
 
-        class Noted(Fs):
-            def __init__(self) -> None:
-                self.logs: set[int] = set()
-
-            def open(self, path: str, *, create: bool = False) -> int:
-                fd = super().open(path, create=create)
-                (self.logs.add if path.endswith(".log") else self.logs.discard)(fd)
-                return fd
-
-            def fsync(self, fd: int) -> None:  # type: ignore[override]
-                if fd in self.logs:
-                    disk.threads.append(threading.current_thread().name)
-                    disk.met()
-                    if broker_id in disk.broken:
-                        raise OSError(5, "Input/output error")
-                os.fsync(fd)
-
-        return Noted()
+        return LogFsyncs(met)
 
 
 @pytest.fixture
@@ -71,6 +59,23 @@ def filled(folder: Path, disk: Disk, *, brokers: int = 1) -> replog.Cluster:
 def loss_of(cluster: replog.Cluster, broker_id: int) -> tuple[str, int]:
     loss = cluster._embedded.running[broker_id].directory.loss
     return loss.kind, len(loss.lossy)
+
+
+def interrupted(*_: object) -> bool:
+    raise KeyboardInterrupt
+
+
+def interrupted_amid_flushes(
+    cluster: replog.Cluster, end: Callable[[], object], disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> threading.Event:
+    """Ctrl-C in the wait for the flushes of a stop, which go on when the event that this returns is set."""
+    gate = threading.Event()
+    disk.met = lambda: gate.wait(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster._embedded._before_stop, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            end()
+    return gate
 
 
 @pytest.mark.parametrize("end", ["close", "stop_broker"])
@@ -140,16 +145,7 @@ def test_what_is_appended_meanwhile_is_flushed_before_the_stop_as_well(tmp_path:
 
 def test_an_interrupt_ends_the_wait_and_nothing_else(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = filled(tmp_path, disk)
-
-    def interrupted(*_: object) -> bool:
-        raise KeyboardInterrupt
-
-    gate = threading.Event()
-    disk.met = lambda: gate.wait(20)
-    with monkeypatch.context() as patch:
-        patch.setattr(cluster._embedded._before_stop, "_wait", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            cluster.close()
+    gate = interrupted_amid_flushes(cluster, cluster.close, disk, monkeypatch)
     assert cluster.append("t", 3, ["more"]).base_offset == 1
     with pytest.raises(replog.errors.UsageError, match="in use"):
         replog.Cluster(tmp_path / "data", brokers=1).start()
@@ -165,16 +161,7 @@ def test_a_broker_whose_stop_is_interrupted_while_it_flushes_stays_in_sync(
 ) -> None:
     """Nothing was moved yet."""
     with filled(tmp_path, disk, brokers=3) as cluster:
-
-        def interrupted(*_: object) -> bool:
-            raise KeyboardInterrupt
-
-        gate = threading.Event()
-        disk.met = lambda: gate.wait(20)
-        with monkeypatch.context() as patch:
-            patch.setattr(cluster._embedded._before_stop, "_wait", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                cluster.stop_broker(1)
+        gate = interrupted_amid_flushes(cluster, lambda: cluster.stop_broker(1), disk, monkeypatch)
         gate.set()
         assert [cluster.leader("t", partition) for partition in range(MANY)].count(1) >= MANY // 3
         assert {len(one.isr) for one in cluster.describe("t").partitions} == {3}
@@ -226,10 +213,6 @@ def test_a_close_that_follows_an_interrupted_one_waits_for_nothing_that_nobody_b
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = filled(tmp_path, disk)
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(cluster._embedded._before_stop, "flush", lambda lives: None)
         patch.setattr(cluster._embedded._pump, "run_last", interrupted)
@@ -285,12 +268,12 @@ def test_a_life_that_follows_one_which_died_meanwhile_is_stopped_in_its_place(
         stopper.start()
         eventually(lambda: life.left_to_flush > 0)
 
-        def interrupted(now_ms: int, wall_ms: int, tick: Callable[[int, int], None] = life.broker.tick) -> None:
+        def interrupted_here(now_ms: int, wall_ms: int, tick: Callable[[int, int], None] = life.broker.tick) -> None:
             if threading.current_thread() is threading.main_thread():
                 raise KeyboardInterrupt
             tick(now_ms, wall_ms)
 
-        monkeypatch.setattr(life.broker, "tick", interrupted)
+        monkeypatch.setattr(life.broker, "tick", interrupted_here)
         ending = threading.Timer(0.1, gate.set)  # whoever ends that life waits for the flushes that it has begun
         ending.start()
         with pytest.raises(KeyboardInterrupt):

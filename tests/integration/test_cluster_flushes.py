@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.log_fsyncs import LogFsyncs
 
 import replog
 from replog.log.files import Fs
@@ -41,30 +42,17 @@ class Gate:
         """Brokers whose fsyncs fail once they have waited."""
 
     def fs(self, broker_id: int) -> Fs:
-        gate = self
+        def met() -> None:
+            name = threading.current_thread().name
+            self.threads.add(name)
+            self.waiting[broker_id] += 1
+            assert not (self.hangs or name.startswith(_NAME)) or self.open.wait(20)
+            self.waiting[broker_id] -= 1
+            self.done[broker_id] += 1
+            if broker_id in self.broken:
+                raise OSError(5, "Input/output error")
 
-        class Gated(Fs):
-            def __init__(self) -> None:
-                self.logs: set[int] = set()
-
-            def open(self, path: str, *, create: bool = False) -> int:
-                fd = super().open(path, create=create)
-                (self.logs.add if path.endswith(".log") else self.logs.discard)(fd)
-                return fd
-
-            def fsync(self, fd: int) -> None:  # type: ignore[override]
-                name = threading.current_thread().name
-                if fd in self.logs:
-                    gate.threads.add(name)
-                    gate.waiting[broker_id] += 1
-                    assert not (gate.hangs or name.startswith(_NAME)) or gate.open.wait(20)
-                    gate.waiting[broker_id] -= 1
-                    gate.done[broker_id] += 1
-                    if broker_id in gate.broken:
-                        raise OSError(5, "Input/output error")
-                os.fsync(fd)
-
-        return Gated()
+        return LogFsyncs(met)
 
 
 @pytest.fixture(autouse=True)
