@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -39,6 +40,20 @@ def test_a_producer_that_was_put_back_has_its_sequences_of_then() -> None:
     assert sequence_of_one_more(restored) == (0, 2)
     assert [len(one.values) for one in client.acknowledged] == []  # `begin` alone tells nobody
     assert sequence_of_one_more(restored) == (1, 0)
+
+
+def test_producers_that_nobody_uses_any_more_are_let_go() -> None:
+    """Each is looked at when the cluster changes: ten thousand of an hour, kept, took a third of its time."""
+    world = booted()
+    client = world.clients["client", 1]
+    kept = client.writer()
+    for _ in range(20):
+        batch = client.begin(TOPIC, 0, client.values(1), client.writer())
+        assert world.run_until(world.now_ms + 5_000, lambda batch=batch: batch.done)
+    del batch
+    world.run_until(world.now_ms + client.core.config.delivery_timeout_ms)
+    gc.collect()
+    assert list(client.core._writers.values()) == [kept]
 
 
 def test_nothing_may_be_under_way_in_an_image() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 from attrs import define, evolve, frozen
 
@@ -97,7 +98,9 @@ class SimulatedClient:
         ids = SeededIds(stream(world.plan.seed, f"client ids {number}").getrandbits(63))
         shape = world.plan.shape
         self.core = ClientCore(self.address, config=shape.client_config(), ids=ids, bootstrap=list(range(1, shape.brokers + 1)))
-        self._writers: list[Writer] = []
+        self._numbers: WeakKeyDictionary[Writer, int] = WeakKeyDictionary()
+        """Weak, as in the core: a workload that opens one producer after another, for an hour, leaves them behind."""
+        self._opened = 0
         self._waiting: list[tuple[Batch | Operation | _Until, Signal]] = []
         self._wake_ms: int | None = None
         self._values = 0
@@ -114,7 +117,8 @@ class SimulatedClient:
         """A new producer: its own id, its own order."""
         compression: Literal["lz4"] | None = "lz4" if self.world.plan.shape.compression else None
         made = self.core.open_writer(acks=_ACKS[acks], idempotent=idempotent, compression=compression, batch_bytes=BATCH_BYTES)
-        self._writers.append(made)
+        self._numbers[made] = self._opened
+        self._opened += 1
         if not idempotent:
             settings = self.world.history.settings
             self.world.history.settings = evolve(settings, idempotent=False)
@@ -150,7 +154,7 @@ class SimulatedClient:
         call, topic = None, batch.queue.topic
         if topic == TOPIC:
             acks: Any = "all" if writer.acks == ACKS_ALL else writer.acks
-            process = f"{self.number}.{self._writers.index(writer)}"
+            process = f"{self.number}.{self._numbers[writer]}"
             call = self.world.history.invoke_send(process, f"{topic}/{batch.queue.partition}", [text_of(value) for value in values], acks)
         try:
             await self._done(batch)
