@@ -42,15 +42,16 @@ class Writers:
         acks: Literal["all", "1"] = "all",
         in_a_row: int = 1,
         together: int = 1,
+        nice: int = 0,
     ) -> None:
         """Without `records_per_s` each has 500 records more under way each time it looks, and waits while its buffer is full. With it, so
         many are offered by all of them whatever becomes of those before: what finds the buffer full is refused, and not offered again.
 
         So many records are sent `together`, as a batch if there are several; so many calls `in_a_row` go to one partition before the next
-        has its turn.
+        has its turn. A `nice` above 0 lets brokers have the processors first, as if writers had machines of their own.
         """
         numbers = [str(partitions), str(size), str(records_per_s / processes), acks, str(in_a_row), str(together)]
-        self._command = [sys.executable, __file__, bootstrap, topic, *numbers]
+        self._command = ["nice", "-n", str(nice), sys.executable, __file__, bootstrap, topic, *numbers]
         self._count = processes
         self._running: list[subprocess.Popen[str]] = []
         self._lines: list[dict[str, Any]] = []
