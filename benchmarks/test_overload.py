@@ -4,11 +4,11 @@ Run with `pytest benchmarks/test_overload.py --benchmark-enable -s`. Three broke
 acks=all, batches of a hundred records of 1,000 bytes. `capacity`: what writing processes bring that have as much under way as they can; one
 is added as long as that brings more. Then three times as many offer three times the capacity for a minute, at that rate whatever becomes of
 it: what finds a writer's buffer full is refused there. `offered` and `goodput`: what they offered, and what was acknowledged, against the
-capacity. Then as many as brought the capacity offer half of it: `recovered_s` is how long it takes until no record has waited for more
-than a second. No broker may have lost its session or grown out of bounds, and nothing that was taken may have been given up.
+capacity. Then as many as brought the capacity offer half of it: `recovered_s` is how long it takes from the end of the overload until all
+that was taken has its outcome, and no record of these has waited for more than a second. No broker may have lost its session or grown out of bounds, and nothing that was taken may have been given up.
 
 Writers share the processors with the brokers: where these are few, `offered` may stay below three, and what writers take the brokers lack.
-So it is measured twice: as it comes, and with writers at nice 10, who leave the brokers what these ask for, nearly as if far away.
+So it is measured twice: as it comes, and with writers at nice 19, who leave the brokers nearly all that these ask for.
 `brokers_had` is the processor time of the brokers for each second of the overload, of what they had at capacity; `per_cpu` is what they
 acknowledged for each second of it, of the same at capacity: below one, overload makes them work in vain.
 """
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.long]
 
 PARTITIONS: Final = 6
 KEPT: Final = {"retention_bytes": 256 << 20, "segment_bytes": 64 << 20}
-"""Six gigabytes at most with three copies, however fast the machine."""
+"""Six gigabytes with three copies, and what is written within a second, however long it takes."""
 SIZE: Final = 1_000
 TOGETHER: Final = 100
 TIMES: Final = 3
@@ -88,11 +88,10 @@ def cpu_of(brokers: Sequence[replog.BrokerProcess]) -> float:
     return sum(cpu_s(one.pid) for one in brokers)
 
 
-@pytest.mark.parametrize("nice", [0, 10])
+@pytest.mark.parametrize("nice", [0, 19])
 def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     store = f"file://{tmp_path / 'store.db'}"
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, tmp_path, ignore_errors=True)  # gigabytes, and pytest keeps the folders of three runs
         config = {"retention_check_ms": 1_000}
         processes = [
             stack.enter_context(replog.BrokerProcess(n, data=tmp_path / f"b{n}", store=store, config=config)) for n in (1, 2, 3)
@@ -108,11 +107,11 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
             took = -cpu_of(processes)
             overload = writers.rates(OVERLOAD_S)
             took += cpu_of(processes)
+            begun = time.monotonic()
             grown = max(rss_bytes(one.pid) - was for one, was in zip(processes, before, strict=True))
         failed = writers.failed
-        begun = time.monotonic()
         with writing(bootstrap, nice, capacity.writers, capacity.rate / 2) as writers:
-            eventually(lambda: max(writers.waits_ms(3), default=1e9) <= 1_000, PATIENCE_S * 2, every_s=0)
+            eventually(lambda: max(writers.waits_ms(1), default=1e9) <= 1_000 and writers.all_there(), PATIENCE_S * 2, every_s=0)
             recovered_s = time.monotonic() - begun
         failed += writers.failed
         kept = {one.broker_id: one.broker_epoch for one in client.describe_cluster().brokers} == epochs
@@ -127,3 +126,4 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
     report(benchmark, capsys, f"three times the load, nice {nice}", figures, *targets)
     assert failed == 0
     assert kept
+    shutil.rmtree(tmp_path)  # gigabytes, and pytest keeps the folders of three runs

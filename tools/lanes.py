@@ -53,7 +53,7 @@ LANES = (
         ("tests/test_tidy.py", "tests/unit", "tests/contracts", "tests/fuzz", "tests/typing"),
     ),
     Lane("scenarios", ((*PYTEST, *PARALLEL),), ("tests/scenarios",)),
-    Lane("simulation", ((*PYTEST, *PARALLEL, "--dist=loadgroup"),), ("tests/simulation",)),
+    Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
     Lane(
         "processes and ZooKeeper",
         ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),),

@@ -43,7 +43,7 @@ def test_a_producer_that_was_put_back_has_its_sequences_of_then() -> None:
 
 
 def test_producers_that_nobody_uses_any_more_are_let_go() -> None:
-    """Each is looked at when the cluster changes: ten thousand of an hour, kept, took a third of its time."""
+    """Each is looked at when the cluster changes: ten thousand of an hour, kept, took more than a quarter of its time."""
     world = booted()
     client = world.clients["client", 1]
     kept = client.writer()
