@@ -5,8 +5,8 @@ acks=all, batches of a hundred records of 1,000 bytes. `capacity`: what writing 
 is added as long as that brings more. Then three times as many offer three times the capacity for a minute, at that rate whatever becomes of
 it: what finds a writer's buffer full is refused there. `offered` and `goodput`: what they offered, and what was acknowledged, against the
 capacity. Then as many as brought the capacity offer half of it: `recovered_s` is how long it takes from the end of the overload until all
-that was taken has its outcome, and no record of these has waited for more than a second. No broker may have lost its session or grown out of
-bounds, and nothing that was taken may have been given up.
+that was taken has its outcome, and no record of these has waited for more than a second. No broker may have lost its session or grown out
+of bounds, and nothing that was taken may have been given up.
 
 Writers share the processors with the brokers: where these are few, `offered` may stay below three, and what writers take the brokers lack.
 So it is measured twice: as it comes, and with writers at nice 19, who leave the brokers nearly all that these ask for.
