@@ -11,7 +11,7 @@ of bounds, and nothing that was taken may have been given up.
 Writers share the processors with the brokers: where these are few, `offered` may stay below three, and what writers take the brokers lack.
 So it is measured twice: as it comes, and with writers at nice 19, who leave the brokers nearly all that these ask for.
 `brokers_had` is the processor time of the brokers for each second of the overload, of what they had at capacity; `per_cpu` is what they
-acknowledged for each second of it, of the same at capacity: below one, overload makes them work in vain.
+acknowledged for each second of it, of the same at capacity.
 """
 
 from __future__ import annotations
@@ -76,17 +76,19 @@ def capacity_of(bootstrap: str, brokers: Sequence[replog.BrokerProcess], nice: i
         with writing(bootstrap, nice, count) as writers:
             eventually(writers.all_there, PATIENCE_S * 2)
             writers.per_second(WARMING_S)
-            before = cpu_of(brokers)
-            rate = writers.per_second(CAPACITY_S)
-            found = Capacity(rate, count, (cpu_of(brokers) - before) / CAPACITY_S)
-        if rate < MORE * best.rate:
+            rates, cpu = rates_of(writers, brokers, CAPACITY_S)
+            found = Capacity(rates["acknowledged"], count, cpu)
+        if found.rate < MORE * best.rate:
             return max(best, evolve(found, writers=best.writers), key=lambda one: one.rate)
         best = found
     raise AssertionError(f"with {WRITERS_MAX} writers the rate still rises")
 
 
-def cpu_of(brokers: Sequence[replog.BrokerProcess]) -> float:
-    return sum(cpu_s(one.pid) for one in brokers)
+def rates_of(writers: Writers, brokers: Sequence[replog.BrokerProcess], seconds: float) -> tuple[dict[str, float], float]:
+    """(records per second in the next so many seconds, processor seconds of the brokers in each of them)."""
+    before = [cpu_s(one.pid) for one in brokers]
+    rates = writers.rates(seconds)
+    return rates, sum(cpu_s(one.pid) - was for one, was in zip(brokers, before, strict=True)) / seconds
 
 
 @pytest.mark.parametrize("nice", [0, 19])
@@ -105,9 +107,7 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
         before = [rss_bytes(one.pid) for one in processes]
         with writing(bootstrap, nice, TIMES * capacity.writers, TIMES * capacity.rate) as writers:
             eventually(writers.all_there, PATIENCE_S * 2)
-            took = -cpu_of(processes)
-            overload = writers.rates(OVERLOAD_S)
-            took += cpu_of(processes)
+            overload, cpu = rates_of(writers, processes, OVERLOAD_S)
             begun = time.monotonic()
             grown = max(rss_bytes(one.pid) - was for one, was in zip(processes, before, strict=True))
         failed = writers.failed
@@ -117,7 +117,7 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
         failed += writers.failed
         kept = {one.broker_id: one.broker_epoch for one in client.describe_cluster().brokers} == epochs
     benchmark.pedantic(lambda: None)
-    goodput, had = overload["acknowledged"] / capacity.rate, took / OVERLOAD_S / capacity.cpu
+    goodput, had = overload["acknowledged"] / capacity.rate, cpu / capacity.cpu
     figures = {
         "capacity_per_s": capacity.rate, "writers": capacity.writers, "offered": overload["offered"] / capacity.rate,
         "goodput": goodput, "brokers_had": had, "per_cpu": goodput / had, "recovered_s": recovered_s,

@@ -48,7 +48,7 @@ class Writers:
         many are offered by all of them whatever becomes of those before: what finds the buffer full is refused, and not offered again.
 
         So many records are sent `together`, as a batch if there are several; so many calls `in_a_row` go to one partition before the next
-        has its turn. A `nice` above 0 lets brokers have the processors first, as if writers had machines of their own.
+        has its turn. A `nice` above 0 leaves brokers more of processors that all share.
         """
         numbers = [str(partitions), str(size), str(records_per_s / processes), acks, str(in_a_row), str(together)]
         self._command = ["nice", "-n", str(nice), sys.executable, __file__, bootstrap, topic, *numbers]
