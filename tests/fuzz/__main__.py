@@ -66,10 +66,9 @@ def rest(ledger: Path = counting.LEDGER) -> dict[str, int]:
 
 def rounds(wanted: Mapping[str, int], ledger: Path = counting.LEDGER) -> Iterator[tuple[str, int]]:
     """(target, mutants) of each line that the ledger is to get: a slow target's lines have fewer."""
-    known = counting.tally(ledger)
+    known = counting.rates(ledger)
     for name, left in wanted.items():
-        per_second = known[name].executions * 1_000 / max(known[name].cpu_ms, 1)
-        size = max(ROUND_MIN, min(ROUND_MAX, int(per_second * ROUND_CPU_S)))
+        size = max(ROUND_MIN, min(ROUND_MAX, int(known.get(name, 0.0) * ROUND_CPU_S)))
         yield from ((name, min(size, left - at)) for at in range(0, left, size))
 
 

@@ -20,7 +20,7 @@ from tests.fuzz.targets import TARGETS
 
 __all__ = [
     "GUIDED", "HANG_S", "LEDGER", "MEMORY_BYTES_MAX", "MUTANTS", "Count", "Finding", "Sums", "append", "corpus_of", "count", "look_again",
-    "next_seed", "tally",
+    "next_seed", "rates", "tally",
 ]  # fmt: skip
 
 LEDGER: Final = Path(__file__).parent / "ledger.jsonl"
@@ -143,6 +143,13 @@ def tally(ledger: Path = LEDGER) -> dict[str, Sums]:
             found.executions += one.executions
             found.cpu_ms += one.cpu_ms
     return sums
+
+
+def rates(ledger: Path = LEDGER) -> dict[str, float]:
+    """Target -> mutants a second of processor time, by its last line; the line may be of other code."""
+    lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
+    found = (Count(**json.loads(line)) for line in lines)
+    return {one.target: one.per_second for one in found if one.engine == MUTANTS}
 
 
 def next_seed(ledger: Path = LEDGER) -> int:

@@ -171,6 +171,11 @@ def test_the_rest_is_what_is_wanted_without_what_was_counted(tmp_path: Path) -> 
 
 def test_lines_of_a_slow_target_have_fewer_mutants(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
+    assert next(rounds({"frame": 45_000}, ledger)) == ("frame", 5_000), "nothing is known of it"
+    counting.append(a_count(executions=90_000, cpu_ms=10_000, code="older"), ledger)
+    counting.append(a_count(executions=90_000, cpu_ms=10_000, target="index"), ledger)
+    counting.append(a_count(executions=90_000, cpu_ms=10_000, engine=GUIDED), ledger)
+    assert next(rounds({"frame": 450_000}, ledger)) == ("frame", 180_000), "other code tells how fast it may be"
     counting.append(a_count(executions=10_000, cpu_ms=10_000), ledger)
     assert list(rounds({"frame": 45_000}, ledger)) == [("frame", 20_000), ("frame", 20_000), ("frame", 5_000)]
 
