@@ -44,7 +44,7 @@ def frame_with(frame: bytes, chance: Random) -> bytes:
     """A frame with another meta, sealed."""
     (length,) = (int.from_bytes(frame[8:12], "little"),)
     meta = msgpack.unpackb(frame[HEADER.size : HEADER.size + length], strict_map_key=False, use_list=True)
-    packed = msgpack.packb(swapped(meta, chance, binary=True))
+    packed = msgpack.packb(swapped(meta, chance, binary=True), unicode_errors="surrogatepass")
     made = bytearray(frame[: HEADER.size] + packed + frame[HEADER.size + length :])
     made[8:12] = len(packed).to_bytes(4, "little")
     frame_sealed(made)

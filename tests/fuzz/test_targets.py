@@ -87,6 +87,16 @@ def test_values_of_messages_in_the_wrong_place(number: int) -> None:
         targets.frame(structured.frame_with(frame, Random(f"{number} {seed}")))
 
 
+def test_a_key_that_is_no_text_is_put_into_a_frame_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a surrogate pair: no other text is refused by whoever packs it."""
+    monkeypatch.setattr(structured, "_TEXTS", ("\ud800",))
+    mutants = [structured.frame_with(frame, Random(seed)) for frame in targets.frames() for seed in range(100)]
+    keyed = [mutant for mutant in mutants if b"\xa3\xed\xa0\x80" in mutant]
+    assert keyed
+    for mutant in keyed:
+        targets.frame(mutant)
+
+
 @pytest.mark.parametrize("value", stored.store_values(), ids=lambda value: f"{value[0]} {len(value)}")
 def test_values_of_the_store_in_the_wrong_place(value: bytes) -> None:
     change = structured.json_behind(1)
