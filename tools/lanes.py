@@ -14,6 +14,7 @@ time is virtual have no second look: there, a failure is a fault.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -81,20 +82,30 @@ def commands_of(lane: Lane, root: Path = ROOT) -> list[list[str]]:
     return commands
 
 
+def status_of(command: list[str]) -> int:
+    """Run a command to its end; its exit status.
+
+    Bytecode is kept, whatever the caller's environment says: tests start hundreds of processes, each of which would spend a second or
+    more on compiling what it imports.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
+
+
 def run(lane: Lane) -> tuple[bool, list[str]]:
     """Run all commands of a lane: (whether each succeeded, tests that did so only when they were run again)."""
     *first, last = commands_of(lane)
-    statuses = [subprocess.run(command, cwd=ROOT, check=False).returncode for command in first]
+    statuses = [status_of(command) for command in first]
     if not lane.processes:
-        statuses.append(subprocess.run(last, cwd=ROOT, check=False).returncode)
+        statuses.append(status_of(last))
         return not any(statuses), []
     with tempfile.TemporaryDirectory() as cache:
         remember = ["-o", f"cache_dir={cache}"]
-        status = subprocess.run(last + remember, cwd=ROOT, check=False).returncode
+        status = status_of(last + remember)
         failed = failed_tests(Path(cache)) if status == TESTS_FAILED else []
         if 1 <= len(failed) <= AGAIN_MAX:
             print(f"== {lane.name}: again, alone: {', '.join(failed)}", flush=True)
-            status = subprocess.run([sys.executable, "-m", *PYTEST, *remember, *failed], cwd=ROOT, check=False).returncode
+            status = status_of([sys.executable, "-m", *PYTEST, *remember, *failed])
     passed = not any(statuses) and status == 0
     return passed, failed if passed else []
 

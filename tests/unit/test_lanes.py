@@ -67,6 +67,15 @@ def test_a_failure_is_reported_and_the_other_lanes_still_run(
         lanes.main(["soud"])
 
 
+def test_bytecode_is_kept_whatever_the_environment_says(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A process that compiles all that it imports takes a second more to start, and tests start hundreds."""
+    file = tmp_path / "test_kept.py"
+    file.write_text("import sys\n\n\ndef test_kept():\n    assert not sys.dont_write_bytecode\n")
+    monkeypatch.setattr(lanes, "LANES", (lanes.Lane("sound", (("pytest", "-q", "-p", "no:cacheprovider", str(file)),)),))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert lanes.main([]) == 0
+
+
 FAILS_ONCE = """
 from pathlib import Path
 
