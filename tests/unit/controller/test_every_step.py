@@ -24,10 +24,10 @@ HEARD = LeaderAndIsr | UpdateMetadata | ControlledShutdownAnswer | AdminAnswer
 
 def seated(controller_id: int, replicas: list[int]) -> tuple[World, bytes]:
     """Six brokers, the controller on one of them, and partitions of which everybody is in sync."""
-    world = World(6, slice_partitions_max=2)
-    while world.controller_id != controller_id:
-        world.kill(world.controller_id)
+    world = World(0, slice_partitions_max=2)
+    world.start(controller_id, settle=True)
     all_back(world)
+    assert world.controller_id == controller_id
     return world, world.create(assignment={n: replicas for n in range(COUNT)}, config={"min_isr": 1})
 
 
