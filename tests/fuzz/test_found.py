@@ -38,6 +38,23 @@ def test_a_file_whose_damage_sqlite_cannot_tell_in_utf8_is_damaged(use: Callable
         use(file)
 
 
+def damaged_length() -> bytes:
+    """The first row on a page of an index is of so many bytes that SQLite finds no memory for it."""
+    whole = bytearray(stored.databases()[0])
+    at = whole.index(b"\x81\x73\x02\x07\x17")
+    whole[at + 1 : at + 7] = b"\xff" * 5 + b"\x7f"
+    return bytes(whole)
+
+
+@pytest.mark.parametrize("use", [lambda file: look_at_file(str(file), 0.0, stored._all_of), FileStore], ids=["look", "open"])
+def test_a_file_that_asks_for_more_memory_than_there_is_is_damaged(use: Callable[[Path], object], tmp_path: Path) -> None:
+    file = tmp_path / "store"
+    file.write_bytes(damaged_length())
+    file.chmod(0o600)
+    with pytest.raises(StoreCorrupt, match="memory"):
+        use(file)
+
+
 def test_names_that_are_no_text_are_damage_to_a_broker(tmp_path: Path) -> None:
     file = tmp_path / "store"
     file.write_bytes(with_rows("UPDATE nodes SET name = x'ff' WHERE path = '/brokers'", tmp_path))

@@ -130,6 +130,8 @@ def _opened(path: str, how: str, timeout_s: float) -> Iterator[Look]:
             connection.close()
     except UnicodeDecodeError as error:  # of a text that SQLite quotes
         raise StoreCorrupt(path, f"the database is damaged: {error}") from error
+    except MemoryError as error:  # a row's length that is damaged asks for more than there is
+        raise StoreCorrupt(path, "the database is damaged, or there is not enough memory to read it") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code == sqlite3.SQLITE_NOTADB:
