@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.fuzz import given, stored
 
-from replog.errors import StoreCorrupt, UsageError
+from replog.errors import ReplogError, StoreCorrupt, UsageError
 from replog.metadata.file import FileStore
 from replog.metadata.looking import look_at_file
 from replog.security.rules import parse_rules
@@ -46,13 +46,15 @@ def damaged_length() -> bytes:
     return bytes(whole)
 
 
-@pytest.mark.parametrize("use", [lambda file: look_at_file(str(file), 0.0, stored._all_of), FileStore], ids=["look", "open"])
-def test_a_file_that_asks_for_more_memory_than_there_is_is_damaged(use: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_file_that_asks_for_more_memory_than_there_is_is_damaged(tmp_path: Path) -> None:
+    """To who writes as well, memory may be short: what became of a commit is not known then."""
     file = tmp_path / "store"
     file.write_bytes(damaged_length())
     file.chmod(0o600)
-    with pytest.raises(StoreCorrupt, match="memory"):
-        use(file)
+    with pytest.raises(StoreCorrupt, match="damaged"):
+        look_at_file(str(file), 0.0, stored._all_of)
+    with pytest.raises(ReplogError, match="damaged"):
+        FileStore(file)
 
 
 def test_names_that_are_no_text_are_damage_to_a_broker(tmp_path: Path) -> None:

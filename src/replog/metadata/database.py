@@ -240,7 +240,7 @@ class Database:
         except UnicodeDecodeError as error:  # of a text that SQLite quotes
             raise StoreCorrupt(self.path, f"the database is damaged: {error}") from error
         except MemoryError as error:  # a row's length that is damaged asks for more than there is
-            raise StoreCorrupt(self.path, "the database is damaged, or there is not enough memory to read it") from error
+            raise UnknownOutcome(f"{self.path}: the database is damaged, or there is not enough memory for it") from error
         except sqlite3.Error as error:
             raise self._meaning(error) from error
 

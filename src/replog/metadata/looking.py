@@ -98,8 +98,8 @@ class _FileLook:
     def _one(self, path: str) -> Found | None:
         try:
             row = self._connection.execute(_SELECT, (path,)).fetchone()
-        except sqlite3.Error as error:
-            return Found(problem=f"the database cannot be read here: {error}")
+        except (sqlite3.Error, MemoryError) as error:
+            return Found(problem=f"the database cannot be read here: {error or 'it asks for more memory than there is'}")
         if row is None:
             return None
         value, version, created, owner, implied, crc = row
