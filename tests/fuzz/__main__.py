@@ -72,8 +72,8 @@ def rounds(wanted: Mapping[str, int], ledger: Path = counting.LEDGER) -> Iterato
         yield from ((name, min(size, left - at)) for at in range(0, left, size))
 
 
-def _count(wanted: Mapping[str, int], jobs: int, ledger: Path = counting.LEDGER) -> int:
-    seeds = enumerate(rounds(wanted, ledger), counting.next_seed(ledger))
+def _count(wanted: Mapping[str, int], jobs: int) -> int:
+    seeds = enumerate(rounds(wanted), counting.next_seed())
     findings: list[str] = []
     # Each round in a process of its own: what one has grown by is not what the next one begins with.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
@@ -91,17 +91,17 @@ def _count(wanted: Mapping[str, int], jobs: int, ledger: Path = counting.LEDGER)
                     if name == running[done]:
                         other.cancel()  # it would find that again
                 continue
-            counting.append(one, ledger)
+            counting.append(one)
             grown = one.memory_bytes / (1 << 20)
             print(f"{one.target}: {one.executions:,} at {one.per_second:,.0f} a second, grown by {grown:.1f} MiB", flush=True)
     finally:
         pool.shutdown(cancel_futures=True)  # a mistake in how mutants are made is told now, not after all other rounds
-    _tally(ledger)
+    _tally()
     return 1 if findings else 0
 
 
-def _tally(ledger: Path = counting.LEDGER) -> int:
-    sums = counting.tally(ledger)
+def _tally() -> int:
+    sums = counting.tally()
     print(f"{'':<12}{'mutants':>14}{'of wanted':>14}{'a second':>11}{'guided':>14}{'minutes':>9}{'of other code':>16}{'in all':>16}")
     for name, one in sums.items():
         wanted = int(TARGETS[name].million * 1_000_000) if name in TARGETS else 0

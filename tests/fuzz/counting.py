@@ -127,11 +127,16 @@ class Sums:
         return self.executions + self.guided + self.of_other_code
 
 
+def _counts(ledger: Path) -> list[Count]:
+    """Its lines, the oldest first."""
+    lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ()
+    return [Count(**json.loads(line)) for line in lines]
+
+
 def tally(ledger: Path = LEDGER) -> dict[str, Sums]:
     """Target -> what the ledger holds of it; all targets that there are, and those that there were."""
     sums = {name: Sums() for name in TARGETS}
-    for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
-        one = Count(**json.loads(line))
+    for one in _counts(ledger):
         found = sums.setdefault(one.target, Sums())
         if one.target not in TARGETS or one.code != version(TARGETS[one.target].code):
             found.of_other_code += one.executions
@@ -147,12 +152,9 @@ def tally(ledger: Path = LEDGER) -> dict[str, Sums]:
 
 def rates(ledger: Path = LEDGER) -> dict[str, float]:
     """Target -> mutants a second of processor time, by its last line; the line may be of other code."""
-    lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
-    found = (Count(**json.loads(line)) for line in lines)
-    return {one.target: one.per_second for one in found if one.engine == MUTANTS}
+    return {one.target: one.per_second for one in _counts(ledger) if one.engine == MUTANTS}
 
 
 def next_seed(ledger: Path = LEDGER) -> int:
     """One that no line of the ledger has."""
-    lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
-    return 1 + max((json.loads(line)["seed"] for line in lines), default=0)
+    return 1 + max((one.seed for one in _counts(ledger)), default=0)
