@@ -12,7 +12,7 @@ import fcntl
 import os
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 from weakref import WeakSet
 
@@ -171,8 +171,9 @@ def kill_in_child(living: DiesInChild) -> None:
 def _after_fork() -> None:
     forked = list(_living)
     _living.clear()
-    for living in forked:  # one that goes on as something new has itself put down again, for the child's own children
-        living.die_in_child()
+    with ExitStack() as each:  # what one of them raises keeps no other alive
+        for living in forked:  # one that goes on as something new has itself put down again, for the child's own children
+            each.callback(living.die_in_child)
 
 
 os.register_at_fork(after_in_child=_after_fork)

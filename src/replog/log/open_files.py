@@ -85,8 +85,9 @@ class OpenFiles:
         """Give up every descriptor: they belong to the parent."""
         self._dead = True
         for segment in self._open:
-            self.fs.close(segment.fd)
-            segment.fd = -1
+            if segment.fd >= 0:  # not of a close that was interrupted
+                self.fs.close(segment.fd)
+                segment.fd = -1
         self._open.clear()
 
     def close_unused(self) -> None:

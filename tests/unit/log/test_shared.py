@@ -20,7 +20,7 @@ from tests.threads import in_thread
 
 from replog.config import TopicConfig
 from replog.errors import LogClosed, LogDamaged, LogFull, UsageError
-from replog.log.files import Fs
+from replog.log.files import Fs, kill_in_child
 from replog.log.log import FileLog
 from replog.ports import Log
 from replog.records import RecordBatch, encode_records
@@ -627,6 +627,55 @@ def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have(tmp_path: Path
         holder.join()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         assert log.append_records(["x"]) == (0, 0)
+
+
+def dead_in_a_child(logs: Sequence[FileLog]) -> int:
+    """How many of them refuse a call there."""
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        dead = 0
+        for log in logs:
+            try:
+                log.flush()
+            except LogClosed:
+                dead += 1
+        os._exit(dead)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_in_a_child_every_log_is_dead_whatever_has_become_of_another_one(tmp_path: Path) -> None:
+    def closing(frame: FrameType) -> bool:
+        return frame.f_code.co_name == "close" and frame.f_code.co_filename.endswith("/log/open_files.py")
+
+    broken, line, interrupted = [], 0, True
+    while interrupted:
+        line += 1
+        log = FileLog.open(tmp_path / f"broken-{line}")
+        log.append_records(["first"])
+        broken.append(log)
+        interrupted = interrupted_at(line, closing, log.close)
+    assert line > 5
+    logs = [FileLog.open(tmp_path / f"log-{number}") for number in range(8)]
+    assert dead_in_a_child(logs) == len(logs)
+    for log in logs:
+        assert log.append_records(["x"]) == (0, 0)
+        log.close()
+    for log in broken:
+        log._storage.files.die_in_child()  # finds no descriptor that is closed already
+        log.close()
+
+
+def test_what_fails_in_a_child_keeps_nothing_else_alive() -> None:
+    class Fails:
+        def die_in_child(self) -> None:
+            raise OSError(ENOSPC, "full")
+
+    failing = [Fails() for _ in range(8)]
+    logs = [FileLog.open("/log", fs=MemoryFs()) for _ in range(8)]
+    for one in failing:
+        kill_in_child(one)
+    assert dead_in_a_child(logs) == len(logs)
 
 
 def test_the_logs_of_a_broker_pay_for_no_lock() -> None:
