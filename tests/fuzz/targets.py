@@ -35,7 +35,7 @@ from replog.log.repair import plan_of
 from replog.log.repair.facts import claims_of
 from replog.log.scan import headers, valid_batch_follows
 from replog.log.segment import Segment
-from replog.log.storage import folder_name, read_summary
+from replog.log.storage import folder_name, read_index, read_summary
 from replog.log.verify import Verifier
 from replog.marks import WriterMark, check_mark, framing, made_ms_of, mark_of, version_of
 from replog.model import PartitionId
@@ -215,8 +215,11 @@ def index(data: bytes) -> None:
     whole, end = _segment()
     fs, known = BytesFs(whole, data), Segment("s.log", 0)
     known.size = len(whole)
+    alone = read_index(fs, 1, known, end, FIRST)
     summary = read_summary(fs, 1, known, end, FIRST)
     if summary is not None:
+        assert alone is not None
+        assert alone.to_list() == summary.index.to_list()
         table = ProducerTable(100)
         table.load(summary.producers)
         assert known.end_offset == end

@@ -30,6 +30,7 @@ __all__ = [
     "seal",
     "stage_small_file",
     "unpack",
+    "unpack_first",
     "unseal",
     "write_all",
     "write_plain",
@@ -133,5 +134,16 @@ def unpack(payload: bytes, shape: Shape) -> Any | None:
     try:
         value = msgpack.unpackb(payload, strict_map_key=False)
     except (ValueError, TypeError):
+        return None
+    return value if fits(value, shape) else None
+
+
+def unpack_first(payload: bytes, shape: tuple[Shape, ...]) -> list[Any] | None:
+    """As `unpack`, of a list: as many cells as the shape has. What is behind them is not looked at, however much it is."""
+    unpacker = msgpack.Unpacker(max_buffer_size=len(payload), strict_map_key=False)
+    unpacker.feed(payload)
+    try:
+        value = [unpacker.unpack() for _ in shape] if unpacker.read_array_header() >= len(shape) else None
+    except (msgpack.UnpackException, ValueError, TypeError):
         return None
     return value if fits(value, shape) else None

@@ -10,7 +10,7 @@ from replog.errors import LogCorrupt, LogFull
 from replog.log.open_files import FileSlice
 from replog.log.scan import headers, intact_batches, steps
 from replog.log.segment import Segment, SparseIndex
-from replog.log.storage import Storage, read_summary
+from replog.log.storage import Storage, read_index
 from replog.model import PartitionId
 from replog.ports import NO_DESCRIPTORS
 from replog.records import HEAD_BYTES, BadBatch, BatchHeader, RecordBatch, read_header
@@ -24,12 +24,12 @@ def load_index(storage: Storage, identity: PartitionId, segment: Segment) -> Spa
     """The index of a segment: the one at hand, the one beside its file, or one built from its headers (which can raise BadBatch)."""
     if segment.index is None:
         fd = storage.files.descriptor(segment)
-        summary = read_summary(storage.fs, fd, segment, segment.end_offset, identity)
-        if summary is None:
+        index = read_index(storage.fs, fd, segment, segment.end_offset, identity)
+        if index is None:
             _build_index(storage, identity, segment)
         else:
-            segment.index = summary.index
-            segment.index_due = summary.index.positions[-1] + storage.limits.index_interval_bytes
+            segment.index = index
+            segment.index_due = index.positions[-1] + storage.limits.index_interval_bytes
     assert segment.index is not None
     return segment.index
 

@@ -59,9 +59,20 @@ def _u32(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 32
 
 
-def _batches(value: object) -> bool:
-    """Of a writer that is remembered there is at least one."""
-    return bool(value) and fits(value, [(int, int, int, int, int)])
+def _producers(value: object) -> bool:
+    """(id, epoch, whether all is known, at least one batch) of each: all at once, there may be ten thousand."""
+    if not isinstance(value, list) or not (set(map(type, value)) <= {list} and set(map(len, value)) <= {4}):
+        return False
+    ids, epochs, wholes, recent = zip(*value, strict=True) if value else ((), (), (), ())
+    cells = set(map(type, chain(ids, epochs))) <= {int} and set(map(type, wholes)) <= {bool} and set(map(type, recent)) <= {list}
+    return cells and all(recent) and fits([*chain(*recent)], [(int, int, int, int, int)])
+
+
+def _gone(value: object) -> bool:
+    """Those that had to go, each behind the offset at which it did."""
+    if not isinstance(value, list) or not set(map(type, value)) <= {list}:
+        return False
+    return {type(cell) for row in value for cell in row[:1]} <= {int} and _producers([row[1:] for row in value])
 
 
 def _meta(value: object) -> bool:
@@ -81,14 +92,13 @@ def _config(value: object) -> bool:
 
 _LOG: Final = (_id, _u32, _u32)
 _EPOCHS: Final = [(int, int)]
-_PRODUCER: Final = (int, int, bool, _batches)
 
 META: Final[Shape] = _meta
 LIFE: Final[Shape] = (str, get_args(LossKind).__contains__, [_LOG], bool, [str], str)
 CHECKPOINT: Final[Shape] = [(*_LOG, int, int, int)]
 PRODUCERS: Final[Shape] = either(
-    (bool, [_PRODUCER], [_PRODUCER]),  # nobody had to go
-    (bool, [_PRODUCER], [_PRODUCER], [(int, *_PRODUCER)]),
+    (bool, _producers, _producers),  # nobody had to go
+    (bool, _producers, _producers, _gone),
 )
 """What a log remembers of its writers: a part of others."""
 CLEAN: Final[Shape] = (int, [(*_LOG, (int, int, [(int, int, int, int, int)], _EPOCHS, PRODUCERS))])

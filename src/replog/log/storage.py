@@ -19,7 +19,7 @@ import msgpack
 from attrs import define, field, frozen
 
 from replog.config import BrokerConfig
-from replog.log.checkpoint import place_small_file, read_file, read_plain, seal, stage_small_file, unpack, unseal, write_all
+from replog.log.checkpoint import place_small_file, read_file, read_plain, seal, stage_small_file, unpack, unpack_first, unseal, write_all
 from replog.log.epochs import EpochTable
 from replog.log.files import Fs
 from replog.log.open_files import OpenFiles
@@ -32,7 +32,7 @@ from replog.model import PartitionId
 from replog.ports import NO_DESCRIPTORS
 from replog.records import BadBatch
 
-__all__ = ["Marker", "Storage", "Summary", "place_marker", "read_marker", "read_summary", "stage_marker", "write_summary"]
+__all__ = ["Marker", "Storage", "Summary", "place_marker", "read_index", "read_marker", "read_summary", "stage_marker", "write_summary"]
 
 _MARKER: Final = "marker"
 
@@ -147,13 +147,26 @@ def read_summary(fs: Fs, fd: int, segment: Segment, end_offset: int, identity: P
     A summary may be of an earlier life of its file (truncated since, then as long again): so its last index entry must lead
     to a batch of this log, and from there to exactly this end. Sets what it says about times.
     """
+    known = _known(fs, fd, segment, end_offset, identity, lambda payload: unpack(payload, SUMMARY))
+    return None if known is None else Summary(SparseIndex.from_list(known[4]), EpochTable(map(tuple, known[5])), known[6])
+
+
+def read_index(fs: Fs, fd: int, segment: Segment, end_offset: int, identity: PartitionId) -> SparseIndex | None:
+    """The index in the summary of such a segment. What is known of producers, which may be a thousand times as much, is not unpacked."""
+    known = _known(fs, fd, segment, end_offset, identity, lambda payload: unpack_first(payload, SUMMARY[:-1]))
+    return None if known is None else SparseIndex.from_list(known[4])
+
+
+def _known(
+    fs: Fs, fd: int, segment: Segment, end_offset: int, identity: PartitionId, unpacked: Callable[[bytes], list[Any] | None]
+) -> list[Any] | None:
     try:
         data = read_file(fs, _summary_path(segment))
         payload = None if data is None else unseal(data)
-        known = None if payload is None else unpack(payload, SUMMARY)
+        known = None if payload is None else unpacked(payload)
         if known is None:
             return None
-        size, end, first_ms, newest_ms, columns, epochs, producers = known
+        size, end, first_ms, newest_ms, columns, epochs = known[:6]
         if (size, end) != (segment.size, end_offset):
             return None
         index = SparseIndex.from_list(columns)
@@ -167,7 +180,7 @@ def read_summary(fs: Fs, fd: int, segment: Segment, end_offset: int, identity: P
         return None
     segment.first_timestamp_ms, segment.max_timestamp_ms = first_ms, newest_ms
     segment.end_offset = end
-    return Summary(index, EpochTable(map(tuple, epochs)), producers)
+    return known
 
 
 def remove_summary(fs: Fs, segment: Segment) -> None:

@@ -14,7 +14,7 @@ from tests.unit.log.lives import FOLDER, IDENTITY, LIMITS, open_directory, open_
 
 from replog.config import BrokerConfig
 from replog.errors import LogCorrupt, UsageError
-from replog.log.checkpoint import read_plain, seal, unseal
+from replog.log.checkpoint import read_plain, seal, unpack, unpack_first, unseal
 from replog.log.repair.planning import plan_of
 from replog.log.shapes import CATALOGUE, CHECKPOINT, CLEAN, LIFE, MARKER, META, OWNER, PRODUCERS, SUMMARY, fits
 from replog.log.storage import Marker, place_marker
@@ -97,8 +97,36 @@ def test_a_writer_without_batches_and_columns_of_another_length() -> None:
     producer = [7, 0, True, [[0, 1, 0, 5, 9]]]
     assert fits([False, [producer], []], PRODUCERS)
     assert not fits([False, [[*producer[:3], []]], []], PRODUCERS)
+    assert fits([True, [producer, producer], [producer], [[3, *producer]]], PRODUCERS)
+    recent, short = producer[3], [[0, 1, 0, 5]]
+    for wrong in (producer[:3], [*producer, 1], [7, True, True, recent], [7, 0, 1, recent], [7, 0, True, short], [7, 0, True, [5]]):
+        assert not fits([False, [producer, wrong], []], PRODUCERS)
+        assert not fits([False, [], [wrong, producer]], PRODUCERS)
+        assert not fits([False, [], [], [[3, *producer], [3, *wrong]]], PRODUCERS)
+    for no_row in ([], [None], ["3", *producer], producer, 7):
+        assert not fits([False, [], [], [[3, *producer], no_row]], PRODUCERS)
     value = msgpack.unpackb(unseal(FILES[INDEX]) or b"")
     assert not fits([*value[:4], [*value[4][:2], value[4][2] + b"12345678"], *value[5:]], SUMMARY)
+
+
+def test_who_wants_an_index_does_not_look_at_producers() -> None:
+    payload = unseal(FILES[INDEX]) or b""
+    whole = unpack(payload, SUMMARY)
+    assert whole is not None
+    assert unpack_first(payload, SUMMARY[:-1]) == whole[:-1]
+    assert unpack_first(payload[: -len(msgpack.packb(whole[-1]))] + b"\xc1 is no msgpack", SUMMARY[:-1]) == whole[:-1]
+
+
+def test_what_is_no_list_with_such_a_beginning_is_nothing() -> None:
+    shape = (int, str)
+    assert unpack_first(msgpack.packb([1, "x", None]), shape) == [1, "x"]
+    for value in ([1], [1, 2], [], {1: "x"}, 1, None, "x"):
+        assert unpack_first(msgpack.packb(value), shape) is None
+    for torn in range(4):
+        assert unpack_first(msgpack.packb([1, "x", None])[:torn], shape) is None
+    long = [b"\xdd\xff\xff\xff\xff\x01", b"\x92\x01\xdb\xff\xff\xff\xff"]  # so they say
+    for broken in (b"\xc1", b"\x92\x01\xc1", b"\x92\x01\xa1\xff", b"\x92\x01\x81\x90\x01", *long):
+        assert unpack_first(broken, shape) is None
 
 
 @pytest.mark.parametrize(("name", "other"), list(permutations(NAMES, 2)))

@@ -6,15 +6,48 @@ loop is the same in every run.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from replog.testing.disk import CrashedError
 
 __all__ = ["Stepped", "pause"]
 
 _own = threading.local()
+_IDLE: Final = "idle"
+_idle: list[_Thread] = []
+"""Threads whose call has ended. To make one takes longer than most calls do."""
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+class _Thread:
+    """Runs one call after the other, each when it is told to go."""
+
+    def __init__(self) -> None:
+        self.stepped: Stepped | None = None
+        self.go = threading.Lock()
+        """Released when it is its turn, ..."""
+        self.back = threading.Lock()
+        """... and when it is that of whoever steps it."""
+        self.go.acquire()
+        self.back.acquire()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def begin(self, stepped: Stepped) -> None:
+        self._thread.name = stepped.name
+        self.stepped = stepped
+
+    def _run(self) -> None:
+        while True:
+            self.go.acquire()
+            _own.stepped, self.stepped = self.stepped, None
+            _own.stepped._run()
+            _own.stepped = None  # nothing of it is kept
+            self._thread.name = _IDLE
+            self.back.release()
 
 
 class Stepped:
@@ -22,14 +55,8 @@ class Stepped:
 
     def __init__(self, call: Callable[[], object], name: str = "stepped") -> None:
         self._call = call
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._go = threading.Lock()
-        """Released when it is its turn, ..."""
-        self._back = threading.Lock()
-        """... and when it is that of whoever steps it."""
-        self._go.acquire()
-        self._back.acquire()
-        self._is_begun = False
+        self.name = name
+        self._thread: _Thread | None = None
         self._abandoned = False
         self._raised: BaseException | None = None
         self.awaited: Any = None
@@ -38,29 +65,28 @@ class Stepped:
 
     def step(self) -> bool:
         """Let it go on to its next pause or its end; whether it has ended. Raises what it has raised."""
-        if self._is_begun:
-            self._go.release()
-        else:
-            self._is_begun = True
-            self._thread.start()
-        self._back.acquire()
-        if self.ended:
-            self._thread.join()
-            raised, self._raised = self._raised, None
-            if raised is not None:
-                raise raised
+        if self._thread is None:
+            self._thread = _idle.pop() if _idle else _Thread()
+            self._thread.begin(self)
+        self._go_on(self._thread)
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
         return self.ended
 
     def abandon(self) -> None:
         """It ends where it pauses, with CrashedError, as a thread does whose process dies. Idempotent."""
         self._abandoned = True
-        if self._is_begun and not self.ended:
-            self._go.release()
-            self._back.acquire()
-            self._thread.join()
+        if self._thread is not None and not self.ended:
+            self._go_on(self._thread)
+
+    def _go_on(self, thread: _Thread) -> None:
+        thread.go.release()
+        thread.back.acquire()
+        if self.ended:
+            _idle.append(thread)
 
     def _run(self) -> None:
-        _own.stepped = self
         try:
             self._call()
         except BaseException as error:
@@ -68,13 +94,13 @@ class Stepped:
                 self._raised = error
         finally:
             self.ended = True
-            self._back.release()
 
     def _pause(self, awaited: object) -> None:
         if not self._abandoned:
             self.awaited = awaited
-            self._back.release()
-            self._go.acquire()
+            assert self._thread is not None
+            self._thread.back.release()
+            self._thread.go.acquire()
         if self._abandoned:
             raise CrashedError("its process has ended")
 

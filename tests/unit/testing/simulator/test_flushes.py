@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
+import weakref
 
 import pytest
 
@@ -48,14 +51,58 @@ def test_a_call_that_is_abandoned_ends_where_it_is() -> None:
             pause()
             said.append("still more")
 
-    threads = threading.active_count()
-    stepped = Stepped(call)
+    stepped = Stepped(call, "to be abandoned")
     assert not stepped.step()
-    assert threading.active_count() == threads + 1
+    assert "to be abandoned" in names()
     stepped.abandon()
     stepped.abandon()
     Stepped(call).abandon()  # it had not begun
-    assert (said, stepped.ended, threading.active_count()) == ([], True, threads)
+    assert (said, stepped.ended) == ([], True)
+    assert "to be abandoned" not in names()
+
+
+def names() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_calls_one_after_the_other_share_a_thread_and_those_at_once_do_not() -> None:
+    class Call:
+        def __call__(self) -> None:
+            on.append(threading.current_thread())
+            pause()
+            if len(on) == 2:
+                raise ValueError("the second")
+
+    on: list[threading.Thread] = []
+    first = Call()
+    kept = weakref.ref(first)
+    stepped = Stepped(first)
+    del first
+    while not stepped.step():
+        pass
+    del stepped
+    assert kept() is None  # a run is not kept by the thread that ran a part of it
+    second = Stepped(Call())
+    second.step()
+    with pytest.raises(ValueError, match="the second"):
+        second.step()
+    together = [Stepped(Call()) for _ in range(3)]
+    for one in together:
+        one.step()
+    for one in together:
+        assert one.step()
+    assert on[0] is on[1]
+    assert len(set(on)) == 3
+    assert set(on[2:]) > {on[0]}
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    assert Stepped(list).step()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends a child that waits for a thread which it does not have
+        os._exit(7 if Stepped(list).step() else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_a_call_that_raises() -> None:
