@@ -29,7 +29,10 @@ AGAIN_MAX = 4
 """More tests than this that fail in one lane are no standstill of the machine."""
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = ("pytest", "-q")
-PARALLEL = ("-n", "2", "-p", "no:benchmark", "-o", "addopts=--strict-markers --strict-config --import-mode=importlib -ra")
+_OPTIONS = ("-p", "no:benchmark", "-o", "addopts=--strict-markers --strict-config --import-mode=importlib -ra")
+PARALLEL = ("-n", "2", *_OPTIONS)
+WAITING = ("-n", "3", *_OPTIONS)
+"""For tests that wait for other processes more than they work: two of them leave two fifths of two cores unused."""
 
 
 class Lane(NamedTuple):
@@ -57,7 +60,7 @@ LANES = (
     Lane("simulation", ((*PYTEST, *PARALLEL),), ("tests/simulation",)),
     Lane(
         "processes and ZooKeeper",
-        ((*PYTEST, *PARALLEL, "--ignore=tests/integration/spark"),),
+        ((*PYTEST, *WAITING, "--ignore=tests/integration/spark"),),
         ("tests/integration", "tests/chaos"),
         True,
     ),
