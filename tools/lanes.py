@@ -47,6 +47,8 @@ class Lane(NamedTuple):
     """Whether its tests wait for real processes, so that those that failed are looked at twice."""
     asked: bool = False
     """Whether it runs only when it is named: it needs what is not on every machine."""
+    ahead: tuple[str, ...] = ()
+    """As a command: what the lane needs and one processor takes a minute for. It begins when the first lane does."""
 
 
 LANES = (
@@ -65,7 +67,7 @@ LANES = (
         True,
     ),
     # Each process has a Java of its own; some tests take as long as fifty others: they come first, and one test is given out at a time.
-    Lane("Spark", ((*PYTEST, *PARALLEL, "--maxschedchunk=1"),), ("tests/integration/spark",), True),
+    Lane("Spark", ((*PYTEST, *PARALLEL, "--maxschedchunk=1"),), ("tests/integration/spark",), True, ahead=("tools.spark_classes",)),
     Lane("browser", (PYTEST,), ("tests/browser",), True, True),
 )
 
@@ -86,13 +88,14 @@ def commands_of(lane: Lane, root: Path = ROOT) -> list[list[str]]:
 
 
 def status_of(command: list[str]) -> int:
-    """Run a command to its end; its exit status.
+    """Run a command to its end; its exit status."""
+    return subprocess.run(command, cwd=ROOT, check=False, env=environment()).returncode
 
-    Bytecode is kept, whatever the caller's environment says: tests start hundreds of processes, each of which would spend a second or
-    more on compiling what it imports.
-    """
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
+
+def environment() -> dict[str, str]:
+    """Bytecode is kept, whatever the caller's environment says: tests start hundreds of processes, each of which would spend a second or
+    more on compiling what it imports."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run(lane: Lane) -> tuple[bool, list[str]]:
@@ -129,12 +132,15 @@ def main(names: list[str]) -> int:
     if unknown:
         sys.exit(f"no lane {unknown[0]!r}; lanes are: {', '.join(known)}")
     results = []
-    for lane in LANES:
-        if (lane.name not in names if names else lane.asked) or not commands_of(lane):
-            continue
+    chosen = [lane for lane in LANES if (lane.name in names if names else not lane.asked) and commands_of(lane)]
+    ahead = {lane.name: [sys.executable, "-m", *lane.ahead] for lane in chosen if lane.ahead}
+    begun = {name: subprocess.Popen(command, cwd=ROOT, env=environment()) for name, command in ahead.items()}
+    for lane in chosen:
         print(f"\n== {lane.name}", flush=True)
         started = time.perf_counter()
+        is_ready = lane.name not in begun or begun[lane.name].wait() == 0
         passed, again = run(lane)
+        passed = passed and is_ready
         seconds = time.perf_counter() - started
         results.append((lane.name, passed, seconds, again))
         print(f"== {lane.name}: {'passed' if passed else 'FAILED'} in {seconds:.1f} s", flush=True)

@@ -53,6 +53,21 @@ def test_a_lane_that_must_be_asked_for_runs_only_then(
         assert {line.split()[0] for line in summary if line.endswith("passed")} == ran
 
 
+def test_what_a_lane_needs_begins_with_the_first_lane_and_its_failure_is_that_of_its_own(
+    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    waits = f"import time, pathlib\nwhile not pathlib.Path({str(made)!r}).exists(): time.sleep(0.01)"
+    first = lanes.Lane("first", (("timeit", "-n1", "-r1", waits),))
+    for does, outcome in ((f"open({str(made)!r}, 'w')", "passed"), (f"open({str(made)!r}, 'w'); this", "FAILED")):
+        made.unlink(missing_ok=True)
+        last = lanes.Lane("last", (("timeit", "-n1", "-r1", "0"),), ahead=("timeit", "-n1", "-r1", does))
+        monkeypatch.setattr(lanes, "LANES", (first, last))
+        assert lanes.main([]) == (outcome == "FAILED")
+        summary = capfd.readouterr().out.partition("\nlane ")[2].splitlines()[1:]
+        assert [line.split()[-1] for line in summary[:2]] == ["passed", outcome]
+
+
 def test_a_failure_is_reported_and_the_other_lanes_still_run(
     lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.spark.brokers import LONG_MS, SHORT_MS, Brokers
 from tools.java import java_home
+from tools.spark_classes import java_options
 
 import replog
 from replog.spark.connections import close_clients
@@ -53,7 +54,7 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([source, root, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_TOOL_OPTIONS": HASTY,
+        "JAVA_TOOL_OPTIONS": f"{HASTY} {java_options()}",
     }
     before = {name: os.environ.get(name) for name in wished}
     os.environ.update(wished)
