@@ -10,7 +10,7 @@
 #   make sim SEED=7        replay one seeded run of a cluster; a failure is minimised and kept in a file
 #   make sim-soak MINUTES=5   run unused seeds and count them in the ledger      JOBS=2
 #   make chaos RUNS=2     a minute of chaos at real brokers, their network and their store per run, over a file and over ZooKeeper in turn
-#   make spark-faults     each fault in Spark by itself under each guarantee; make test tries all together, and each under one
+#   make spark-faults     each fault in Spark by itself under each guarantee; make test tries all together, and those of a batch each under one
 #   make test-browser     the status page in a real Chromium (Debian: apt-get install chromium chromium-driver)
 #   make fix               let ruff rewrite what it can (make test never writes)
 #   make clean             remove .venv, caches and demo data

@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 EVERY_PAIR = bool(os.environ.get("REPLOG_SPARK_FAULTS"))
-"""`make spark-faults`: each fault by itself under each guarantee. Otherwise all in one run under each, and each by itself under one."""
+"""`make spark-faults`: each fault by itself under each guarantee. Otherwise all in one run under each, and each of a batch by itself under
+one."""
 HALF_WAY = 100
 BETWEEN = "between publications"
 WAIT_S = 120.0
 
 
-def pairs(faults: Iterable[str], ways: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Which faults to try in which ways; "all" of them are one run, in every way."""
+def pairs(faults: Iterable[str], ways: Iterable[Any], *, alone: bool = True) -> list[tuple[str, Any]]:
+    """Which faults to try in which ways; "all" of them are one run, in every way. Whether each of them is also tried `alone`, in one."""
     every = list(ways)
     return [
         (which, way)
         for number, which in enumerate(faults)
-        for way in (every if EVERY_PAIR or which == "all" else [every[number % len(every)]])
+        for way in (every if EVERY_PAIR or which == "all" else [every[number % len(every)]] if alone else [])
     ]
 
 

@@ -79,7 +79,7 @@ STREAM_FAULTS["all"] = (
 
 
 @pytest.mark.first
-@pytest.mark.parametrize(("which", "guarantee"), pairs(STREAM_FAULTS, GUARANTEES))
+@pytest.mark.parametrize(("which", "guarantee"), pairs(STREAM_FAULTS, GUARANTEES, alone=False))
 def test_every_row_is_there_once(
     spark: SparkSession, brokers: Brokers, start: Start, tmp_path: Path, which: str, guarantee: str
 ) -> None:
