@@ -75,6 +75,7 @@ def rounds(wanted: Mapping[str, int], ledger: Path = counting.LEDGER) -> Iterato
 def _count(wanted: Mapping[str, int], jobs: int) -> int:
     seeds = enumerate(rounds(wanted), counting.next_seed())
     findings: list[str] = []
+    mistake: Exception | None = None
     # Each round in a process of its own: what one has grown by is not what the next one begins with.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
     try:
@@ -91,11 +92,20 @@ def _count(wanted: Mapping[str, int], jobs: int) -> int:
                     if name == running[done]:
                         other.cancel()  # it would find that again
                 continue
+            except Exception as problem:  # in how mutants are made: told now, and not after hours of other rounds
+                if mistake is None:
+                    mistake = problem
+                    for other in running:
+                        other.cancel()
+                    print(f"{running[done]}: {problem!r}; this ends with the rounds under way", flush=True)
+                continue
             counting.append(one)
             grown = one.memory_bytes / (1 << 20)
             print(f"{one.target}: {one.executions:,} at {one.per_second:,.0f} a second, grown by {grown:.1f} MiB", flush=True)
     finally:
-        pool.shutdown(cancel_futures=True)  # a mistake in how mutants are made is told now, not after all other rounds
+        pool.shutdown(cancel_futures=True)
+    if mistake is not None:
+        raise mistake
     _tally()
     return 1 if findings else 0
 

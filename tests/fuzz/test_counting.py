@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from struct import Struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.fuzz import counting, guided, target
+from tests.fuzz import __main__, counting, guided, target
 from tests.fuzz.__main__ import rest, rounds
 from tests.fuzz.counting import GUIDED, MUTANTS, Count
 from tests.fuzz.mutating import Mutator
@@ -218,6 +221,35 @@ def test_a_session_finds_what_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TARGETS, "one", Target(lambda data: sum(range(1_000)), lambda: [b"x"], ()))
     with pytest.raises(counting.Finding, match="processor time"):
         session("one", [], Engine([b"a"]))
+
+
+def test_a_mistake_ends_a_count_and_what_was_under_way_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    said: list[str] = []
+    under_way, told = threading.Event(), threading.Event()
+
+    def count(name: str, executions: int, *, seed: int) -> Any:
+        if executions == 1:
+            assert under_way.wait(10)
+            raise ValueError("a mistake of ours")
+        under_way.set()
+        assert told.wait(10)
+        return SimpleNamespace(target=name, executions=executions, per_second=1.0, memory_bytes=0)
+
+    def tell(text: object, *, flush: bool) -> None:
+        said.append(str(text))
+        told.set()
+
+    monkeypatch.setattr(__main__, "ProcessPoolExecutor", lambda jobs, **_: ThreadPoolExecutor(jobs))
+    monkeypatch.setattr(__main__, "rounds", lambda wanted: [("frame", number) for number in range(1, 100)])
+    monkeypatch.setattr(__main__, "print", tell, raising=False)
+    monkeypatch.setattr(counting, "count", count)
+    monkeypatch.setattr(counting, "append", lambda one: kept.append(one.executions))
+    with pytest.raises(ValueError, match="of ours"):
+        __main__._count({}, 2)
+    assert said[0] == "frame: ValueError('a mistake of ours'); this ends with the rounds under way"
+    assert 2 in kept
+    assert len(kept) < 5  # a worker may have begun another one before that was heard of
 
 
 STATS = "stat::number_of_executed_units: 1234\nstat::average_exec_per_sec: 600\nstat::peak_rss_mb: 55\n"
