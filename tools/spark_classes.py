@@ -8,52 +8,96 @@ Without the file everything works: a Java that finds none, or one of another Jav
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tools.java import java, java_home
 
-__all__ = ["archive", "java_options"]
+__all__ = ["HASTY", "archive", "java_options"]
 
+HASTY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that lives for minutes: optimising its code would take more of the processor than it saves."""
 WAIT_S = 300
-"""For Java to write the file, some 150 MB."""
+"""For all of it; Java writes some 150 MB."""
+STALE_S = 3_600
+"""Nobody is at work any more at what is so old."""
 
 
-def archive() -> Path:
-    """The file for this Java and this PySpark, in the environment of this Python, whether or not it is there."""
+def archive() -> Path | None:
+    """The file for this Java and this PySpark, in the environment of this Python, whether or not it is there.
+
+    None where there can be none: Java has no archive of its own classes to add to, or its options cannot name the place.
+    """
     said = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False).stderr
+    if "sharing" not in said or set(sys.prefix) & set(" \t\n'\""):
+        return None
     name = sha256(f"{java()} {said} {version('pyspark')}".encode()).hexdigest()[:16]
     return Path(sys.prefix) / f"spark-classes-{name}.jsa"
 
 
 def java_options() -> str:
-    """What has a Java map the file. It says nothing of one that does not fit: on stdout others read what is meant for them."""
-    return f"-XX:SharedArchiveFile={archive()} -Xlog:disable"
+    """What has a Java map the file, if it is there. Of one that does not fit it says nothing: its stdout is read by others."""
+    found = archive()
+    return f"-XX:SharedArchiveFile={found} -Xlog:disable" if found is not None and found.exists() else ""
 
 
 def make(target: Path) -> None:
     """Do a little of everything with Spark, and have its Java write down on leaving which classes that took."""
-    written = target.with_suffix(f".{os.getpid()}")  # beside it: whole it takes its place, another process may be making it too
+    for left in target.parent.glob("spark-classes-*.part"):
+        if time.time() - left.stat().st_mtime > STALE_S:
+            left.unlink(missing_ok=True)
+    written = target.with_suffix(f".{os.getpid()}.part")  # whole it takes the other's place; another process may be making it too
     with tempfile.TemporaryDirectory() as folder:
-        options = f"-XX:ArchiveClassesAtExit={written} -Xlog:disable"
         os.environ["JAVA_HOME"] = str(java_home(Path(folder)))
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        options = f"{HASTY} -XX:ArchiveClassesAtExit={written} -Xlog:disable"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f'--driver-java-options "{options}" pyspark-shell'
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         try:
-            _work(folder).wait(WAIT_S)
+            _work(folder)
+            if (status := _leave()) or not written.exists():
+                raise OSError(f"Java ended with status {status} and left {'something' if written.exists() else 'nothing'}")
+            with written.open("rb") as file:
+                os.fsync(file.fileno())  # what is broken off behind its head crashes a Java
             written.replace(target)
         finally:
+            _kill()  # or it would write the file after all
             written.unlink(missing_ok=True)
 
 
-def _work(folder: str) -> subprocess.Popen[bytes]:
-    """Rows to a topic, and from there as a stream to another; the process of Java, which is about to leave."""
+def _leave() -> int:
+    """Have Java end, which writes the file; its exit status."""
     from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    status: int = gateway.proc.wait()
+    return status
+
+
+def _kill() -> None:
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is not None and gateway.proc.poll() is None:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+def _too_long(number: int, frame: object) -> None:
+    raise TimeoutError(f"took longer than {WAIT_S} s")
+
+
+def _work(folder: str) -> None:
+    """Rows to a topic, and from there as a stream to another."""
     from pyspark.sql import DataFrame, SparkSession
 
     import replog
@@ -78,19 +122,20 @@ def _work(folder: str) -> subprocess.Popen[bytes]:
         begun.trigger(availableNow=True).start().awaitTermination()
         sink = stream.select("key", "value").writeStream.format("replog").options(**there, topic="totals")
         sink.option("checkpointLocation", f"{folder}/rows").trigger(availableNow=True).start().awaitTermination()
-    gateway = SparkContext._gateway
     spark.stop()
-    process: subprocess.Popen[bytes] = gateway.proc  # type: ignore[union-attr]
-    gateway.shutdown()  # type: ignore[union-attr]
-    assert process.stdin is not None
-    process.stdin.close()
-    return process
+
+
+def main() -> None:
+    """Make the file if it can be there and is not. Nothing depends on it."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(WAIT_S)
+    try:
+        wanted = archive()
+        if wanted is not None and not wanted.exists():
+            make(wanted)
+    except Exception as error:
+        print(f"tests do without Spark's classes in a file: {error!r}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    wanted = archive()
-    if not wanted.exists():
-        try:
-            make(wanted)
-        except Exception as error:
-            print(f"tests do without Spark's classes in a file: {error}", file=sys.stderr)
+    main()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.spark.brokers import LONG_MS, SHORT_MS, Brokers
 from tools.java import java_home
-from tools.spark_classes import java_options
+from tools.spark_classes import HASTY, java_options
 
 import replog
 from replog.spark.connections import close_clients
@@ -19,8 +19,6 @@ from replog.spark.connections import close_clients
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HASTY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that lives for minutes: optimising its code would take more of the processor than it saves."""
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

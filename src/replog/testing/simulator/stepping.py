@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from replog.testing.disk import CrashedError
@@ -31,6 +32,8 @@ class _Thread:
         """Released when it is its turn, ..."""
         self.back = threading.Lock()
         """... and when it is that of whoever steps it."""
+        self.is_astray = False
+        """Nobody knows any more whose turn it is."""
         self.go.acquire()
         self.back.acquire()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -40,12 +43,24 @@ class _Thread:
         self._thread.name = stepped.name
         self.stepped = stepped
 
+    def end(self) -> None:
+        """Have its call, which was abandoned, come to its end wherever it is, and itself as well."""
+        self.is_astray = True
+        with suppress(RuntimeError):  # it was told already, and has not heard of it yet
+            self.go.release()
+        self._thread.join()
+
     def _run(self) -> None:
         while True:
             self.go.acquire()
-            _own.stepped, self.stepped = self.stepped, None
-            _own.stepped._run()
-            _own.stepped = None  # nothing of it is kept
+            stepped, self.stepped = self.stepped, None
+            if stepped is None:
+                return
+            _own.stepped = stepped
+            stepped._run()
+            _own.stepped = stepped = None  # nothing of it is kept
+            if self.is_astray:
+                return
             self._thread.name = _IDLE
             self.back.release()
 
@@ -57,6 +72,9 @@ class Stepped:
         self._call = call
         self.name = name
         self._thread: _Thread | None = None
+        """While it is begun and has not ended."""
+        self._is_awaited = False
+        """A step is under way. It stays so when whoever steps is interrupted there: by a signal handler that raises."""
         self._abandoned = False
         self._raised: BaseException | None = None
         self.awaited: Any = None
@@ -65,9 +83,12 @@ class Stepped:
 
     def step(self) -> bool:
         """Let it go on to its next pause or its end; whether it has ended. Raises what it has raised."""
+        assert not self.ended
+        assert not self._is_awaited
         if self._thread is None:
-            self._thread = _idle.pop() if _idle else _Thread()
-            self._thread.begin(self)
+            thread = _idle.pop() if _idle else _Thread()
+            thread.begin(self)
+            self._thread = thread
         self._go_on(self._thread)
         raised, self._raised = self._raised, None
         if raised is not None:
@@ -77,18 +98,26 @@ class Stepped:
     def abandon(self) -> None:
         """It ends where it pauses, with CrashedError, as a thread does whose process dies. Idempotent."""
         self._abandoned = True
-        if self._thread is not None and not self.ended:
-            self._go_on(self._thread)
+        thread = self._thread
+        if thread is not None and self._is_awaited:
+            thread.end()
+            self._thread = None
+        elif thread is not None and not self.ended:
+            self._go_on(thread)
 
     def _go_on(self, thread: _Thread) -> None:
+        self._is_awaited = True
         thread.go.release()
         thread.back.acquire()
+        self._is_awaited = False
         if self.ended:
+            self._thread = None
             _idle.append(thread)
 
     def _run(self) -> None:
         try:
-            self._call()
+            if not self._abandoned:
+                self._call()
         except BaseException as error:
             if not (self._abandoned and isinstance(error, CrashedError)):
                 self._raised = error
@@ -96,11 +125,12 @@ class Stepped:
             self.ended = True
 
     def _pause(self, awaited: object) -> None:
+        thread = self._thread
         if not self._abandoned:
             self.awaited = awaited
-            assert self._thread is not None
-            self._thread.back.release()
-            self._thread.go.acquire()
+            assert thread is not None
+            thread.back.release()
+            thread.go.acquire()
         if self._abandoned:
             raise CrashedError("its process has ended")
 

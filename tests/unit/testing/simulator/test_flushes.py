@@ -9,12 +9,14 @@ import threading
 import weakref
 
 import pytest
+from tests.interrupts import at_every_line, interrupted_at
 
 from replog.config import BrokerConfig, TopicConfig
 from replog.log.files import Fs
 from replog.model import PartitionId
 from replog.ports import FlushToken, LogStart
 from replog.testing.disk import MemoryFs
+from replog.testing.eventually import eventually
 from replog.testing.log_contract import append
 from replog.testing.simulator.stepping import Stepped, pause
 from replog.testing.simulator.storage import FileStorage, MemoryStorage, Storage
@@ -94,6 +96,78 @@ def test_calls_one_after_the_other_share_a_thread_and_those_at_once_do_not() -> 
     assert on[0] is on[1]
     assert len(set(on)) == 3
     assert set(on[2:]) > {on[0]}
+
+
+class Broken(Exception):
+    """What a signal handler raises."""
+
+
+@pytest.mark.parametrize("goes_on", ["ends", "raises", "pauses", "has paused", "has ended"])
+def test_a_step_that_a_signal_breaks_off_leaves_nothing_to_others(goes_on: str) -> None:
+    main, said, broken = threading.get_ident(), [], []
+
+    def break_off(number: int, frame: object) -> None:
+        if not broken:
+            broken.append(number)
+            raise Broken
+
+    def breaks_off() -> bool:
+        signal.pthread_kill(main, signal.SIGUSR1)  # may come before it waits: then it is heard of only after that
+        return bool(broken)
+
+    def call() -> None:
+        eventually(breaks_off)
+        if not goes_on.startswith("has"):
+            eventually(lambda: stepped._abandoned)  # whoever gave it up waits for it now
+        said.append("in between")
+        if goes_on == "raises":
+            raise ValueError
+        if goes_on.endswith(("pauses", "paused")):
+            pause()
+            said.append("not to be said")
+
+    before = signal.signal(signal.SIGUSR1, break_off)
+    try:
+        stepped = Stepped(call, "broken off")
+        with pytest.raises(Broken):
+            stepped.step()
+        if goes_on.startswith("has"):
+            eventually(lambda: said)
+        stepped.abandon()
+        stepped.abandon()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert said == ["in between"]
+    assert "broken off" not in names()
+    others = [Stepped(lambda: pause() and None) for _ in range(3)]
+    assert [one.step() for one in others] == [False] * 3
+    assert [one.step() for one in others] == [True] * 3
+    with pytest.raises(AssertionError):
+        others[0].step()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_step_that_is_interrupted_at_any_line(steps: int) -> None:
+    """Whoever steps, and whoever gives up: what is left can be given up again, and others go on."""
+
+    def once(line: int) -> bool:
+        stepped = Stepped(pause, "interrupted")
+
+        def steps_and_gives_up() -> None:
+            try:
+                for _ in range(steps):
+                    stepped.step()
+            finally:
+                stepped.abandon()
+
+        interrupted = interrupted_at(line, lambda frame: frame.f_code.co_filename.endswith("/stepping.py"), steps_and_gives_up)
+        stepped.abandon()
+        for _ in range(2):
+            other = Stepped(pause)
+            assert [other.step(), other.step()] == [False, True]
+        return interrupted
+
+    assert at_every_line(once) > 20
 
 
 def test_a_forked_child_has_threads_of_its_own() -> None:
