@@ -1,6 +1,9 @@
-"""Spark's classes as Java keeps them in memory, in a file: a Java that maps it starts in half the time, and tests start dozens.
+"""What lets the processes of Spark start in half the time, of which tests start hundreds: a SPARK_HOME, and Spark's classes in a file.
 
     python -m tools.spark_classes     makes the file, unless there is one for this Java and this PySpark
+
+The file holds the classes as Java keeps them in memory, and a Java maps it. The home has Spark without its zip of PySpark, from which
+Python workers would import: each of them compiles anew what is in a zip. So they import what is installed.
 
 Without the file everything works: a Java that finds none, or one of another Java or other jars, loads its classes from the jars.
 """
@@ -13,21 +16,38 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tools.java import java, java_home
+from tools.java import java, java_home, spark_jars
 
-__all__ = ["HASTY", "archive", "java_options"]
+__all__ = ["HASTY", "archive", "java_options", "spark_home"]
 
 HASTY = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a Java that lives for minutes: optimising its code would take more of the processor than it saves."""
 WAIT_S = 300
 """For all of it; Java writes some 150 MB."""
+_HOME = Path(sys.prefix) / "spark-home"
 STALE_S = 3_600
 """Nobody is at work any more at what is so old."""
+
+
+def spark_home() -> Path:
+    """The SPARK_HOME, made if it is not there. It is always the same: the file of classes is of its jars. Spark's own if none can be made."""
+    try:
+        _HOME.mkdir(exist_ok=True)
+        for name in ("bin", "sbin", "jars"):
+            link = _HOME / name
+            if not link.exists():
+                link.unlink(missing_ok=True)  # it led to a PySpark that is gone
+                with suppress(FileExistsError):  # another process makes it too
+                    link.symlink_to(spark_jars().parent / name)
+    except OSError:
+        return spark_jars().parent
+    return _HOME
 
 
 def archive() -> Path | None:
@@ -38,7 +58,7 @@ def archive() -> Path | None:
     said = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False).stderr
     if "sharing" not in said or set(sys.prefix) & set(" \t\n'\""):
         return None
-    name = sha256(f"{java()} {said} {version('pyspark')}".encode()).hexdigest()[:16]
+    name = sha256(f"{java()} {said} {_HOME} {version('pyspark')}".encode()).hexdigest()[:16]
     return Path(sys.prefix) / f"spark-classes-{name}.jsa"
 
 
@@ -56,6 +76,7 @@ def make(target: Path) -> None:
     written = target.with_suffix(f".{os.getpid()}.part")  # whole it takes the other's place; another process may be making it too
     with tempfile.TemporaryDirectory() as folder:
         os.environ["JAVA_HOME"] = str(java_home(Path(folder)))
+        os.environ["SPARK_HOME"] = str(spark_home())
         os.environ["PYSPARK_PYTHON"] = sys.executable
         options = f"{HASTY} -XX:ArchiveClassesAtExit={written} -Xlog:disable"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f'--driver-java-options "{options}" pyspark-shell'

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.spark.brokers import LONG_MS, SHORT_MS, Brokers
 from tools.java import java_home
-from tools.spark_classes import HASTY, java_options
+from tools.spark_classes import HASTY, java_options, spark_home
 
 import replog
 from replog.spark.connections import close_clients
@@ -49,6 +49,7 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     root = str(Path(__file__).resolve().parents[3])  # workers import the faults that tests put into tasks
     wished = {
         "JAVA_HOME": str(java_home(tmp_path_factory.mktemp("java"))),
+        "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([source, root, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_LOCAL_IP": "127.0.0.1",
