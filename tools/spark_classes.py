@@ -36,7 +36,7 @@ STALE_S = 3_600
 
 
 def spark_home() -> Path:
-    """The SPARK_HOME, made if it is not there. It is always the same: the file of classes is of its jars. Spark's own if none can be made."""
+    """The SPARK_HOME, made if it is not there, always at the same place: the file of classes is of its jars. Spark's own if that cannot be."""
     try:
         _HOME.mkdir(exist_ok=True)
         for name in ("bin", "sbin", "jars"):
