@@ -36,7 +36,7 @@ STALE_S = 3_600
 
 
 def spark_home() -> Path:
-    """The SPARK_HOME, made if it is not there, always at the same place: the file of classes is of its jars. Spark's own if that cannot be."""
+    """The SPARK_HOME, made if it is not there, always at one place: the file of classes is of its jars. Spark's own if it cannot be."""
     try:
         _HOME.mkdir(exist_ok=True)
         for name in ("bin", "sbin", "jars"):

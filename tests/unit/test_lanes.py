@@ -57,7 +57,7 @@ def test_what_a_lane_needs_begins_with_the_first_lane_and_its_failure_is_that_of
     lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     made = tmp_path / "made"
-    waits = f"import time, pathlib\nwhile not pathlib.Path({str(made)!r}).exists(): pass"
+    waits = f"import pathlib\nwhile not pathlib.Path({str(made)!r}).exists(): pass"
     first = lanes.Lane("first", (("timeit", "-n1", "-r1", waits),))
     for does, outcome in ((f"open({str(made)!r}, 'w')", "passed"), (f"open({str(made)!r}, 'w'); this", "FAILED")):
         made.unlink(missing_ok=True)
