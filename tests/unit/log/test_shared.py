@@ -635,12 +635,14 @@ def dead_in_a_child(logs: Sequence[FileLog]) -> int:
     if not child:
         signal.alarm(20)
         dead = 0
-        for log in logs:
-            try:
-                log.flush()
-            except LogClosed:
+        try:
+            for log in logs:
+                with suppress(LogClosed):
+                    log.flush()
+                    continue
                 dead += 1
-        os._exit(dead)
+        finally:
+            os._exit(dead)  # whatever is raised: a child that went on would run the tests that are left
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
