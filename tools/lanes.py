@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +35,10 @@ _OPTIONS = ("-p", "no:benchmark", "-o", "addopts=--strict-markers --strict-confi
 PARALLEL = ("-n", "2", *_OPTIONS)
 WAITING = ("-n", "3", *_OPTIONS)
 """For tests that wait for other processes more than they work: two of them leave two fifths of two cores unused."""
+MEMORY = Path("/dev/shm")
+"""Where Linux has a file system in memory."""
+ROOM_MIN = 4 << 30
+"""Bytes that must be free there and in memory; tests leave a tenth of that."""
 
 
 class Lane(NamedTuple):
@@ -49,6 +55,8 @@ class Lane(NamedTuple):
     """Whether it runs only when it is named: it needs what is not on every machine."""
     ahead: tuple[str, ...] = ()
     """As a command: what the lane needs and one processor takes a minute for. It begins when the first lane does."""
+    on_disk: bool = False
+    """Whether its temporary files lie on a disk even where there is room for them in memory (`places`)."""
 
 
 LANES = (
@@ -87,9 +95,9 @@ def commands_of(lane: Lane, root: Path = ROOT) -> list[list[str]]:
     return commands
 
 
-def status_of(command: list[str]) -> int:
+def status_of(command: list[str], **variables: str) -> int:
     """Run a command to its end; its exit status."""
-    return subprocess.run(command, cwd=ROOT, check=False, env=environment()).returncode
+    return subprocess.run(command, cwd=ROOT, check=False, env=environment() | variables).returncode
 
 
 def environment() -> dict[str, str]:
@@ -98,20 +106,52 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
+def has_room(memory: Path) -> bool:
+    """Whether temporary files may lie there."""
+    try:
+        disk = os.statvfs(memory)
+        return os.access(memory, os.W_OK) and min(disk.f_bavail * disk.f_frsize, free_memory()) >= ROOM_MIN
+    except (OSError, StopIteration):
+        return False
+
+
+def free_memory() -> int:
+    """Bytes that programs can still take. Raises OSError or StopIteration where nobody says."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+
+
+@contextmanager
+def temporary(lane: Lane) -> Iterator[dict[str, str]]:
+    """As variables of the environment: where a lane's temporary files lie. A test of a cluster waits for a disk nine tenths of its time,
+    for each thing that must be durable before the next; in memory that costs nothing. Lanes whose processes are killed keep the disk."""
+    if lane.on_disk or not has_room(MEMORY):
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="replog-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield {"TMPDIR": folder}
+
+
 def run(lane: Lane) -> tuple[bool, list[str]]:
     """Run all commands of a lane: (whether each succeeded, tests that did so only when they were run again)."""
+    with temporary(lane) as variables:
+        return run_in(lane, variables)
+
+
+def run_in(lane: Lane, variables: dict[str, str]) -> tuple[bool, list[str]]:
+    """As `run`, with these variables of the environment."""
     *first, last = commands_of(lane)
-    statuses = [status_of(command) for command in first]
+    statuses = [status_of(command, **variables) for command in first]
     if not lane.processes:
-        statuses.append(status_of(last))
+        statuses.append(status_of(last, **variables))
         return not any(statuses), []
     with tempfile.TemporaryDirectory() as cache:
         remember = ["-o", f"cache_dir={cache}"]
-        status = status_of(last + remember)
+        status = status_of(last + remember, **variables)
         failed = failed_tests(Path(cache)) if status == TESTS_FAILED else []
         if 1 <= len(failed) <= AGAIN_MAX:
             print(f"== {lane.name}: again, alone: {', '.join(failed)}", flush=True)
-            status = status_of([sys.executable, "-m", *PYTEST, *remember, *failed])
+            status = status_of([sys.executable, "-m", *PYTEST, *remember, *failed], **variables)
     passed = not any(statuses) and status == 0
     return passed, failed if passed else []
 

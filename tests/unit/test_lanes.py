@@ -91,6 +91,39 @@ def test_bytecode_is_kept_whatever_the_environment_says(lanes: ModuleType, monke
     assert lanes.main([]) == 0
 
 
+WRITES_WHERE = """
+import os
+import tempfile
+from pathlib import Path
+
+def test_where(tmp_path):
+    assert Path(tempfile.gettempdir()) in tmp_path.parents
+    Path(os.environ["SAYS_WHERE"]).write_text(str(tmp_path))
+"""
+
+
+@pytest.mark.parametrize(
+    ("room", "there", "on_disk", "in_memory"),
+    [(0, True, False, True), (1 << 60, True, False, False), (0, False, False, False), (0, True, True, False)],
+    ids=["room", "no room", "no such file system", "a lane of the disk"],
+)
+def test_temporary_files_lie_in_memory_where_there_is_room_and_do_not_stay(
+    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: int, there: bool, on_disk: bool, in_memory: bool
+) -> None:
+    memory, says = tmp_path / "memory", tmp_path / "says"
+    if there:
+        memory.mkdir()
+    file = tmp_path / "test_where.py"
+    file.write_text(WRITES_WHERE)
+    lane = lanes.Lane("sound", (("pytest", "-q", "-p", "no:cacheprovider", str(file)),), on_disk=on_disk)
+    for name, value in (("LANES", (lane,)), ("MEMORY", memory), ("ROOM_MIN", room)):
+        monkeypatch.setattr(lanes, name, value)
+    monkeypatch.setenv("SAYS_WHERE", str(says))
+    assert lanes.main([]) == 0
+    assert (memory in Path(says.read_text()).parents) == in_memory
+    assert not there or not list(memory.iterdir())
+
+
 FAILS_ONCE = """
 from pathlib import Path
 

@@ -60,16 +60,17 @@ def scenario_differs(mutant: Mutant, number: str) -> str:
 
 
 def fails_test(mutant: Mutant, node: str) -> bool:
-    """Whether a test fails while the bug is on. It is collected first: what it imports must not be the patched functions.
+    """Whether a test fails while the bug is on.
 
     Raises what a patch raises that does not fit.
     """
-    assert _pytest("--collect-only", node) == pytest.ExitCode.OK, f"no such test: {node}"
-    failures = _Failures()
     with pytest.MonkeyPatch.context() as patch:
-        mutant.patch(patch)
-        code = _pytest(node, plugins=[failures])
-    for problem in failures.raised:
+        bug = _Bug(mutant, patch)
+        code = _pytest(node, plugins=[bug])
+    if bug.unfit is not None:
+        raise bug.unfit
+    assert code in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}, f"no such test: {node}"
+    for problem in bug.raised:
         if misfit(problem) is not None:
             raise problem
     return code == pytest.ExitCode.TESTS_FAILED
@@ -90,11 +91,22 @@ def misfit(problem: BaseException) -> BaseException | None:
     return None
 
 
-class _Failures:
-    """A plugin of pytest that keeps what tests and their fixtures have raised."""
+class _Bug:
+    """A plugin of pytest that puts a bug on and keeps what tests and their fixtures have raised."""
 
-    def __init__(self) -> None:
+    def __init__(self, mutant: Mutant, patch: pytest.MonkeyPatch) -> None:
+        self.mutant, self.patch = mutant, patch
+        self.unfit: Exception | None = None
+        """What the patch raised where it was put on."""
         self.raised: list[BaseException] = []
+
+    def pytest_collection_finish(self) -> None:
+        """Called when all is collected: not before, because what a test imports must not be the patched functions."""
+        try:
+            self.mutant.patch(self.patch)
+        except Exception as problem:
+            self.unfit = problem
+            raise
 
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
         """Called for each failure."""
@@ -104,5 +116,6 @@ class _Failures:
 
 def _pytest(*arguments: str, plugins: Sequence[object] = ()) -> int:
     """Run pytest inside this process, from the root of the project."""
-    fixed = ["-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    leave = [word for plugin in ("cacheprovider", "unraisableexception") for word in ("-p", f"no:{plugin}")]  # the latter collects garbage
+    fixed = ["-q", "--no-header", "--tb=no", *leave, f"--rootdir={ROOT}"]
     return pytest.main([*fixed, *arguments], plugins=plugins)

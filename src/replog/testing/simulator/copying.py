@@ -97,4 +97,4 @@ def copying_ms(world: World) -> int:
 
 def _size(copies: Iterable[Copy]) -> int:
     """Of the largest, also of those that no process has opened yet."""
-    return max((sum(size for offset, size in copy.sizes if offset >= copy.start) for copy in copies), default=0)
+    return max((copy.bytes_from(copy.start) for copy in copies), default=0)

@@ -207,7 +207,7 @@ class Copy:
         self.epochs: list[tuple[int, int]] = []
         """(leader epoch, first offset of it here), as the batches say."""
         self.sizes: list[tuple[int, int]] = []
-        """(first offset, bytes) of each batch."""
+        """(first offset, bytes to its end) of each batch."""
         self.matched = 0
         """So many first entries are known to equal the ledger's."""
         self.durable = 0
@@ -308,14 +308,14 @@ class Copy:
                 raise Violation("S16", f"broker {self.broker}: a batch at {header.base_offset} where {self.end} is expected")
             if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
                 self.epochs.append((header.leader_epoch, header.base_offset))
-            self.sizes.append((header.base_offset, header.length))
+            self.sizes.append((header.base_offset, header.length + (self.sizes[-1][1] if self.sizes else 0)))
             self.entries += entries
             at += header.length
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches that begin at `offset` or above."""
         at = bisect_left(self.sizes, (offset, 0))
-        return sum(size for _, size in self.sizes[at:])
+        return self.sizes[-1][1] - (self.sizes[at - 1][1] if at else 0) if self.sizes else 0
 
     def _parted(self, first: int, entries: list[Entry]) -> int | None:
         """Where what the mirror has now parts from `entries`, which began at `first`: None if nothing is gone from their end."""

@@ -210,7 +210,7 @@ class NothingTwice(Invariant):
 
     def _look_for_forgotten(self, ledger: Ledger, copy: Copy, log: Any) -> None:
         which = (copy.life, log.generation)
-        now = frozenset(one.producer_id for one in log.producers.producers())
+        now = frozenset(log.producers._producers or ())
         was, end, known = self._known.get(copy, (which, copy.end, now))
         if was == which and end <= copy.end:
             made_room = takewhile(lambda one: one[0] >= end, reversed(log.producers._evicted or ()))  # it may be there again
