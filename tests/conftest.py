@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -15,6 +18,20 @@ settings.load_profile("replog")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--rewrite`: scenario files take what the cluster says now as what is expected. Read the difference before keeping it."""
     parser.addoption("--rewrite", action="store_true", help="rewrite the expectations of scenario files")
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of collected tests are made of stays to the end: a search for garbage need not look at half a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture
+def nothing_frozen() -> Iterator[None]:
+    """For tests of who freezes what."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture

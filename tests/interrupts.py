@@ -52,7 +52,7 @@ def called_at(
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal seen
-        if _cleans_up(frame) or not where(frame):
+        if (event == "call" and _cleans_up(frame)) or not where(frame):
             return None
         if event in events:
             seen += 1

@@ -13,9 +13,9 @@ from typing import Any, Final
 import lz4.block
 from crc32c import crc32c
 from msgpack import packb
+from tests.fuzz.bytes_fs import BytesFs
 from tests.fuzz.memory import forget_peak, peak_bytes
 from tests.fuzz.sealing import batches_in, frame_sealed
-from tests.fuzz.targets import BytesFs
 
 from replog import messages as m
 from replog.codec import HEADER, decode, encode, frame_length

@@ -7,11 +7,11 @@ raises is a finding.
 
 from __future__ import annotations
 
-import errno
 from functools import cache
 from typing import Any, Final
 
 import msgpack
+from tests.fuzz.bytes_fs import BytesFs
 from tests.fuzz.code import CODE
 from tests.fuzz.given import GIVEN
 from tests.fuzz.peers import PEERS
@@ -28,7 +28,6 @@ from replog.log import shapes
 from replog.log.catalogue import Catalogue
 from replog.log.checkpoint import read_plain, seal
 from replog.log.directory import FileLogDirectory
-from replog.log.files import Fs
 from replog.log.loss import Life
 from replog.log.producers import ProducerTable
 from replog.log.repair import plan_of
@@ -51,32 +50,6 @@ __all__ = ["MESSAGE_TYPES", "TARGETS"]
 FRAME_BYTES_MAX: Final = 1 << 20
 ITEMS_MAX: Final = 10_000
 LIMITS: Final = BrokerConfig(index_interval_bytes=200)
-
-
-class BytesFs(Fs):
-    """One file, which is `data`, whatever it is called."""
-
-    def __init__(self, data: bytes, other: bytes = b"") -> None:
-        self.files = {1: data, 2: other}
-
-    def open(self, path: str, *, create: bool = False) -> int:
-        return 2
-
-    def close(self, fd: int) -> None:
-        pass
-
-    def pread(self, fd: int, count: int, position: int) -> bytes:
-        if not 0 <= position < 2**63 or count < 0:
-            raise OSError(errno.EINVAL, "invalid argument")
-        return self.files[fd][position : position + count]
-
-    def preadv(self, fd: int, buffers: Any, position: int, flags: int = 0, /) -> int:
-        got = 0
-        for buffer in buffers:
-            part = self.files[fd][position + got : position + got + len(buffer)]
-            buffer[: len(part)] = part
-            got += len(part)
-        return got
 
 
 # ------------------------------------------------------------------------------------------------------------------ frames

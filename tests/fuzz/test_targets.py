@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz import counting, peers, stored, structured, targets
+from tests.fuzz.bytes_fs import BytesFs
 from tests.fuzz.mutating import every_byte
 from tests.fuzz.sealing import batches_in, frame_sealed
 from tests.fuzz.target import Target
@@ -68,7 +69,7 @@ def test_every_byte_of_a_segment_with_every_value() -> None:
     segment = small_segment()
     for data in every_byte(segment):
         targets.segment(data)
-        stop = targets.Verifier(targets.BytesFs(data), FIRST, 100, lambda header: None).run(targets.Segment("s", 0), 1, len(data), -1)
+        stop = targets.Verifier(BytesFs(data), FIRST, 100, lambda header: None).run(targets.Segment("s", 0), 1, len(data), -1)
         assert (stop.position == 0) == (data != segment)
 
 

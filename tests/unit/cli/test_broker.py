@@ -110,7 +110,9 @@ def test_a_broker_that_cannot_go_on_is_stopped_and_says_why(
     assert (done, json.loads(out.splitlines()[-1])) == (status, told)
 
 
-def test_collections_pass_over_a_broker_that_is_ready_and_over_nobody_before_or_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collections_pass_over_a_broker_that_is_ready_and_over_nobody_before_or_after(
+    nothing_frozen: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frozen: list[int] = []
     monkeypatch.setattr("replog.cli.sparing._CALM_S", 0.0)
     monkeypatch.setattr(Played, "reason", MemoryError("much"))

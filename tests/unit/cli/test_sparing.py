@@ -27,7 +27,7 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(nothing_frozen: None) -> Iterator[World]:
     assert gc.get_freeze_count() == 0
     made = World()
     yield made
