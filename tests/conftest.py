@@ -22,8 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_finish() -> None:
     """What thousands of collected tests are made of stays to the end: a search for garbage need not look at half a million objects."""
-    gc.collect()
-    gc.freeze()
+    if not gc.get_freeze_count():  # some tests run pytest inside this process
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ LANES = (
         ((*PYTEST, *WAITING, "--ignore=tests/integration/spark"),),
         ("tests/integration", "tests/chaos"),
         True,
+        on_disk=True,
     ),
     # Each process has a Java of its own; some tests take as long as fifty others: they come first, and one test is given out at a time.
     Lane("Spark", ((*PYTEST, *PARALLEL, "--maxschedchunk=1"),), ("tests/integration/spark",), True, ahead=("tools.spark_classes",)),

@@ -174,8 +174,12 @@ def test_nothing_holds_the_logs_of_a_life_that_is_over(tmp_path: Path, disk: Dis
         logs = [ref(copy.log) for copy in cluster._embedded.running[1].broker.partitions.values()]
         cluster.stop_broker(1)
         assert len(disk.threads) == MANY
-        gc.collect()
-        eventually(lambda: not any(log() for log in logs))  # a thread may be about to let go of the last one
+
+        def gone() -> bool:  # a thread may be about to let go of the last one, which is garbage only then
+            gc.collect()
+            return not any(log() for log in logs)
+
+        eventually(gone)
 
 
 def test_a_logging_handler_on_a_thread_that_flushes_may_close(tmp_path: Path, disk: Disk) -> None:
