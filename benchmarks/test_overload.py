@@ -11,7 +11,8 @@ of bounds, and nothing that was taken may have been given up.
 Writers share the processors with the brokers: where these are few, `offered` may stay below three, and what writers take the brokers lack.
 So it is measured twice: as it comes, and with writers at nice 19, who leave the brokers nearly all that these ask for.
 `brokers_had` is the processor time of the brokers for each second of the overload, of what they had at capacity; `per_cpu` is what they
-acknowledged for each second of it, of the same at capacity.
+acknowledged for each second of it, of the same at capacity. `spread` is what so many writers bring that offer no more than the capacity
+between them, of the capacity: what it costs that they are many. `of_spread` is the goodput of that: what the overload costs besides.
 """
 
 from __future__ import annotations
@@ -104,13 +105,18 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
         client.create_topic("t", partitions=PARTITIONS, replication_factor=3, min_isr=2, config=KEPT)
         epochs = {one.broker_id: one.broker_epoch for one in client.describe_cluster().brokers}
         capacity = capacity_of(bootstrap, processes, nice)
+        with writing(bootstrap, nice, TIMES * capacity.writers, capacity.rate) as writers:
+            eventually(writers.all_there, PATIENCE_S * 2)
+            writers.per_second(WARMING_S)
+            spread = rates_of(writers, processes, CAPACITY_S)[0]["acknowledged"] / capacity.rate
+        failed = writers.failed
         before = [rss_bytes(one.pid) for one in processes]
         with writing(bootstrap, nice, TIMES * capacity.writers, TIMES * capacity.rate) as writers:
             eventually(writers.all_there, PATIENCE_S * 2)
             overload, cpu = rates_of(writers, processes, OVERLOAD_S)
             begun = time.monotonic()
             grown = max(rss_bytes(one.pid) - was for one, was in zip(processes, before, strict=True))
-        failed = writers.failed
+        failed += writers.failed
         with writing(bootstrap, nice, capacity.writers, capacity.rate / 2) as writers:
             eventually(lambda: max(writers.waits_ms(1), default=1e9) <= 1_000 and writers.all_there(), PATIENCE_S * 2, every_s=0)
             recovered_s = time.monotonic() - begun
@@ -120,8 +126,8 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
     goodput, had = overload["acknowledged"] / capacity.rate, cpu / capacity.cpu
     figures = {
         "capacity_per_s": capacity.rate, "writers": capacity.writers, "offered": overload["offered"] / capacity.rate,
-        "goodput": goodput, "brokers_had": had, "per_cpu": goodput / had, "recovered_s": recovered_s,
-        "grown_mib": grown / (1 << 20), "failed": failed, "sessions_kept": kept, "load": os.getloadavg()[0],
+        "goodput": goodput, "spread": spread, "of_spread": goodput / spread, "brokers_had": had, "per_cpu": goodput / had,
+        "recovered_s": recovered_s, "grown_mib": grown / (1 << 20), "failed": failed, "sessions_kept": kept, "load": os.getloadavg()[0],
     }  # fmt: skip
     targets = [at_least("goodput", 0.8), at_most("recovered_s", PATIENCE_S), at_most("grown_mib", GROWTH_MAX >> 20)]
     report(benchmark, capsys, f"three times the load, nice {nice}", figures, *targets)

@@ -118,6 +118,6 @@ def test_a_log_that_grows_when_nobody_can_append_any_more_is_not_waited_for(worl
 def test_each_log_waits_for_all_others_where_moves_are_slow() -> None:
     world, _ = limited(1_000)
     (identity,) = world.checks.ledgers
-    world.checks.copies(identity)[1].sizes = [(0, 5_000), (1, 5_000)]
+    world.checks.copies(identity)[1].sizes = [(0, 5_000), (1, 10_000)]
     fetches = 2 * 10_000 // min(world.plan.shape.fetch_partition_bytes, world.config.fetch_bytes_max)
     assert copying.copying_ms(world) == fetches * (4 * world.plan.shape.delay_ms + 2) + 10_000
