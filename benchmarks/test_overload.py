@@ -105,12 +105,12 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
         client.create_topic("t", partitions=PARTITIONS, replication_factor=3, min_isr=2, config=KEPT)
         epochs = {one.broker_id: one.broker_epoch for one in client.describe_cluster().brokers}
         capacity = capacity_of(bootstrap, processes, nice)
+        before = [rss_bytes(one.pid) for one in processes]
         with writing(bootstrap, nice, TIMES * capacity.writers, capacity.rate) as writers:
             eventually(writers.all_there, PATIENCE_S * 2)
             writers.per_second(WARMING_S)
             spread = rates_of(writers, processes, CAPACITY_S)[0]["acknowledged"] / capacity.rate
         failed = writers.failed
-        before = [rss_bytes(one.pid) for one in processes]
         with writing(bootstrap, nice, TIMES * capacity.writers, TIMES * capacity.rate) as writers:
             eventually(writers.all_there, PATIENCE_S * 2)
             overload, cpu = rates_of(writers, processes, OVERLOAD_S)

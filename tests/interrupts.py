@@ -6,6 +6,7 @@ import dis
 import sys
 from collections.abc import Callable
 from functools import cache
+from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
@@ -52,7 +53,8 @@ def called_at(
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal seen
-        if (event == "call" and _cleans_up(frame)) or not where(frame):
+        # What was entered by somebody else stays so, but a generator may be closed by a finalizer.
+        if ((event == "call" or frame.f_code.co_flags & CO_GENERATOR) and _cleans_up(frame)) or not where(frame):
             return None
         if event in events:
             seen += 1

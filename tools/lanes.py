@@ -13,15 +13,16 @@ time is virtual have no second look: there, a failure is a fault.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,8 +38,16 @@ WAITING = ("-n", "3", *_OPTIONS)
 """For tests that wait for other processes more than they work: two of them leave two fifths of two cores unused."""
 MEMORY = Path("/dev/shm")
 """Where Linux has a file system in memory."""
+PREFIX = "replog-lanes-"
 ROOM_MIN = 4 << 30
 """Bytes that must be free there and in memory; tests leave a tenth of that."""
+PROC = Path("/proc")
+CGROUP = Path("/sys/fs/cgroup")
+CGROUP_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of both versions: what a container may take, what it has, and what of that could go at once."""
 
 
 class Lane(NamedTuple):
@@ -56,7 +65,7 @@ class Lane(NamedTuple):
     ahead: tuple[str, ...] = ()
     """As a command: what the lane needs and one processor takes a minute for. It begins when the first lane does."""
     on_disk: bool = False
-    """Whether its temporary files lie on a disk even where there is room for them in memory (`places`)."""
+    """Whether its temporary files lie on a disk even where there is room for them in memory (`place`)."""
 
 
 LANES = (
@@ -108,35 +117,60 @@ def environment() -> dict[str, str]:
 
 
 def has_room(memory: Path) -> bool:
-    """Whether temporary files may lie there."""
+    """Whether temporary files may lie there. Tests also execute some of theirs."""
     try:
         disk = os.statvfs(memory)
-        return os.access(memory, os.W_OK) and min(disk.f_bavail * disk.f_frsize, free_memory()) >= ROOM_MIN
+        usable = os.access(memory, os.W_OK) and not disk.f_flag & os.ST_NOEXEC
+        return usable and min(disk.f_bavail * disk.f_frsize, free_memory()) >= ROOM_MIN
     except (OSError, StopIteration):
         return False
 
 
 def free_memory() -> int:
-    """Bytes that programs can still take. Raises OSError or StopIteration where nobody says."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    """Bytes that programs can still take: of the machine, and of a container that has a limit. Raises OSError or StopIteration where nobody
+    says."""
+    lines = (PROC / "meminfo").read_text().splitlines()
+    free = [next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))]
+    for limit, used, cached in CGROUP_FILES:
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            most, taken = (int((CGROUP / name).read_text()) for name in (limit, used))
+            counted = dict(line.split() for line in (CGROUP / limit).with_name("memory.stat").read_text().splitlines())
+            free.append(most - taken + int(counted.get(cached, 0)))
+    return min(free)
 
 
-@contextmanager
-def temporary(lane: Lane) -> Iterator[dict[str, str]]:
-    """As variables of the environment: where a lane's temporary files lie. A test of a cluster waits for a disk nine tenths of its time,
-    for each thing that must be durable before the next; in memory that costs nothing. Lanes whose processes are killed keep the disk."""
-    if lane.on_disk or not has_room(MEMORY):
-        yield {}
-        return
-    with tempfile.TemporaryDirectory(prefix="replog-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
-        yield {"TMPDIR": folder}
+def place(lane: Lane) -> Path | None:
+    """A folder in memory for a lane's temporary files; None where they lie where they always do. A test of a cluster waits for a disk nine
+    tenths of its time, for each thing that must be durable before the next; in memory that costs nothing."""
+    if lane.on_disk or "TMPDIR" in os.environ or not has_room(MEMORY):
+        return None
+    forget_dead()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=MEMORY))
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)  # as long as this process lives
+    return folder
+
+
+def forget_dead() -> None:
+    """Remove what lanes that failed or were killed have left in memory. Whoever still runs holds a lock."""
+    for folder in MEMORY.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # somebody else's
+            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def run(lane: Lane) -> tuple[bool, list[str]]:
     """Run all commands of a lane: (whether each succeeded, tests that did so only when they were run again)."""
-    with temporary(lane) as variables:
-        return run_in(lane, variables)
+    folder = place(lane)
+    passed, again = run_in(lane, {} if folder is None else {"TMPDIR": str(folder)})
+    if folder is not None and passed:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif folder is not None:
+        print(f"== {lane.name}: what its tests have left is in {folder} until lanes are run again", flush=True)
+    return passed, again
 
 
 def run_in(lane: Lane, variables: dict[str, str]) -> tuple[bool, list[str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -98,30 +100,118 @@ from pathlib import Path
 
 def test_where(tmp_path):
     assert Path(tempfile.gettempdir()) in tmp_path.parents
-    Path(os.environ["SAYS_WHERE"]).write_text(str(tmp_path))
+    says = Path(os.environ["SAYS_WHERE"])
+    seen = says.read_text().splitlines() if says.exists() else []
+    says.write_text("\\n".join([*seen, str(tmp_path)]))
+    assert len(seen) >= int(os.environ["FAILS"])
 """
 
 
-@pytest.mark.parametrize(
-    ("room", "there", "on_disk", "in_memory"),
-    [(0, True, False, True), (1 << 60, True, False, False), (0, False, False, False), (0, True, True, False)],
-    ids=["room", "no room", "no such file system", "a lane of the disk"],
-)
-def test_temporary_files_lie_in_memory_where_there_is_room_and_do_not_stay(
-    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: int, there: bool, on_disk: bool, in_memory: bool
-) -> None:
-    memory, says = tmp_path / "memory", tmp_path / "says"
-    if there:
-        memory.mkdir()
-    file = tmp_path / "test_where.py"
-    file.write_text(WRITES_WHERE)
-    lane = lanes.Lane("sound", (("pytest", "-q", "-p", "no:cacheprovider", str(file)),), on_disk=on_disk)
-    for name, value in (("LANES", (lane,)), ("MEMORY", memory), ("ROOM_MIN", room)):
+@pytest.fixture
+def memory(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """What is taken for the file system in memory; there is room in it."""
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    for name, value in (("MEMORY", memory), ("ROOM_MIN", 0)):
         monkeypatch.setattr(lanes, name, value)
-    monkeypatch.setenv("SAYS_WHERE", str(says))
-    assert lanes.main([]) == 0
-    assert (memory in Path(says.read_text()).parents) == in_memory
-    assert not there or not list(memory.iterdir())
+    monkeypatch.delenv("TMPDIR", raising=False)
+    return memory
+
+
+@pytest.fixture
+def run_where(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Path]]]:
+    """Runs a lane whose one test fails so often: (exit status, the folder that each run of the test had)."""
+    file, says = tmp_path / "test_where.py", tmp_path / "says"
+    file.write_text(WRITES_WHERE)
+
+    def run(fails: int = 0, **fields: Any) -> tuple[int, list[Path]]:
+        monkeypatch.setenv("SAYS_WHERE", str(says))
+        monkeypatch.setenv("FAILS", str(fails))
+        command = ("pytest", "-q", "-p", "cacheprovider", "-c", "/dev/null", f"--rootdir={tmp_path}")
+        monkeypatch.setattr(lanes, "LANES", (lanes.Lane("real", (command,), (str(file),), **fields),))
+        monkeypatch.setattr(lanes, "ROOT", tmp_path)
+        status = lanes.main([])
+        return status, [Path(line) for line in says.read_text().splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize(("fails", "processes"), [(0, False), (0, True), (1, True)])
+def test_temporary_files_lie_in_memory_and_do_not_stay(
+    memory: Path, run_where: Callable[..., tuple[int, list[Path]]], fails: int, processes: bool
+) -> None:
+    status, folders = run_where(fails, processes=processes)
+    assert (status, len(folders)) == (0, fails + 1)
+    assert all(memory in folder.parents for folder in folders)
+    assert list(memory.iterdir()) == []
+
+
+def test_what_a_lane_that_failed_has_left_is_there_until_lanes_are_run_again(
+    lanes: ModuleType, memory: Path, run_where: Callable[..., tuple[int, list[Path]]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, (folder,) = run_where(9)
+    assert status == 1
+    assert folder.is_dir()
+    (kept,) = memory.iterdir()
+    assert f"is in {kept} until" in capfd.readouterr().out
+    lanes.forget_dead()
+    assert kept.is_dir(), "this process still runs"
+    (memory / f"{lanes.PREFIX}of a run that was killed").mkdir()
+    (memory / "of somebody else").mkdir()
+    lanes.forget_dead()
+    assert {one.name for one in memory.iterdir()} == {kept.name, "of somebody else"}
+
+
+@pytest.mark.parametrize("why", ["it keeps the disk", "TMPDIR", "no such file system", "no programs", "no room there", "no memory"])
+def test_temporary_files_lie_where_they_always_do(
+    lanes: ModuleType,
+    memory: Path,
+    run_where: Callable[..., tuple[int, list[Path]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    why: str,
+) -> None:
+    disk = os.statvfs(memory)
+    size = disk.f_bavail * disk.f_frsize
+    if why == "TMPDIR":
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+    elif why == "no such file system":
+        memory.rmdir()
+    elif why == "no programs":
+        monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=1 << 30, f_frsize=1, f_flag=os.ST_NOEXEC))
+    elif why == "no room there":
+        monkeypatch.setattr(lanes, "free_memory", lambda: size + (1 << 40))
+        monkeypatch.setattr(lanes, "ROOM_MIN", size + (1 << 39))
+    elif why == "no memory":
+        monkeypatch.setattr(lanes, "free_memory", lambda: 1)
+        monkeypatch.setattr(lanes, "ROOM_MIN", 2)
+    status, (folder,) = run_where(on_disk=why == "it keeps the disk")
+    assert status == 0
+    assert memory not in folder.parents
+    assert not memory.exists() or list(memory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({}, 5 << 20),
+        ({"memory.max": "max", "memory.current": "7", "memory.stat": "inactive_file 2"}, 5 << 20),
+        ({"memory.max": "1000", "memory.current": "700", "memory.stat": "anon 1\ninactive_file 20"}, 320),
+        ({"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "900", "memory.stat": "total_inactive_file 30"}, 130),
+    ],
+    ids=["no group", "no limit", "version 2", "version 1"],
+)
+def test_a_container_has_the_memory_that_it_is_given(
+    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], free: int
+) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9999 kB\nMemAvailable:    5120 kB\n")
+    folder = tmp_path / "memory" if "memory.limit_in_bytes" in files else tmp_path
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(f"{text}\n")
+    for name in ("PROC", "CGROUP"):
+        monkeypatch.setattr(lanes, name, tmp_path)
+    assert lanes.free_memory() == free
 
 
 FAILS_ONCE = """

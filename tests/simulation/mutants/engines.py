@@ -60,7 +60,7 @@ def scenario_differs(mutant: Mutant, number: str) -> str:
 
 
 def fails_test(mutant: Mutant, node: str) -> bool:
-    """Whether a test fails while the bug is on.
+    """Whether a test fails while the bug is on. What would only be heard of as garbage is collected is no failure here.
 
     Raises what a patch raises that does not fit.
     """

@@ -21,6 +21,7 @@ from replog.metadata import database
 from replog.runtime.folder import ClusterFolder, open_directory
 from replog.runtime.urls import open_store
 from replog.security.private import check_folder
+from replog.testing.eventually import eventually
 
 
 class Refusing(Fs):
@@ -266,9 +267,9 @@ def test_a_relative_folder_is_that_of_when_it_was_named(tmp_path: Path, monkeypa
         monkeypatch.chdir(tmp_path / "elsewhere")
         with cluster.producer() as producer:
             producer.send("orders", value="x")
-    for one in (broker, shared):
+    for one, file in ((broker, "broker.db"), (shared, "shared.db")):
         with one:
-            pass
+            eventually((tmp_path / "here" / file).exists)  # a broker opens its store in its own time
     assert f"--data={tmp_path}/here/process" in process._command
     (store,) = (word.removeprefix("--store=") for word in process._command if word.startswith("--store="))
     with open_store(store, session_ms=5_000) as opened:
