@@ -29,7 +29,8 @@ UV := $(shell command -v uv 2>/dev/null)
 
 ifeq ($(UV),)
 MAKE_VENV = $(PYTHON) -m venv .venv
-INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
+# What is imported is compiled then; that is a third of what is installed.
+INSTALL = $(PY) -m pip install --no-compile --quiet --disable-pip-version-check
 FROM_SOURCE = --use-pep517
 else
 MAKE_VENV = $(UV) venv --quiet --python $(PYTHON) .venv
