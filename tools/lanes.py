@@ -65,7 +65,7 @@ class Lane(NamedTuple):
     ahead: tuple[str, ...] = ()
     """As a command: what the lane needs and one processor takes a minute for. It begins when the first lane does."""
     on_disk: bool = False
-    """Whether its temporary files lie on a disk even where there is room for them in memory (`place`)."""
+    """Whether its temporary files lie on a disk even where there is room for them in memory (`place_of`)."""
 
 
 LANES = (
@@ -105,9 +105,20 @@ def commands_of(lane: Lane, root: Path = ROOT) -> list[list[str]]:
     return commands
 
 
-def status_of(command: list[str], **variables: str) -> int:
+class Place(NamedTuple):
+    """Where a lane's temporary files lie."""
+
+    folder: Path
+    held: int
+    """A descriptor with a lock: whoever has it may still write there."""
+
+
+def status_of(command: list[str], place: Place | None = None) -> int:
     """Run a command to its end; its exit status."""
-    return subprocess.run(command, cwd=ROOT, check=False, env=environment() | variables).returncode
+    if place is None:
+        return subprocess.run(command, cwd=ROOT, check=False, env=environment()).returncode
+    variables = environment() | {"TMPDIR": str(place.folder)}
+    return subprocess.run(command, cwd=ROOT, check=False, env=variables, pass_fds=(place.held,)).returncode
 
 
 def environment() -> dict[str, str]:
@@ -139,15 +150,17 @@ def free_memory() -> int:
     return min(free)
 
 
-def place(lane: Lane) -> Path | None:
+def place_of(lane: Lane) -> Place | None:
     """A folder in memory for a lane's temporary files; None where they lie where they always do. A test of a cluster waits for a disk nine
     tenths of its time, for each thing that must be durable before the next; in memory that costs nothing."""
     if lane.on_disk or "TMPDIR" in os.environ or not has_room(MEMORY):
         return None
-    forget_dead()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=MEMORY))
-    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)  # as long as this process lives
-    return folder
+    made = Path(tempfile.mkdtemp(prefix="replog-making-", dir=MEMORY))
+    held = os.open(made, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    folder = made.with_name(PREFIX + made.name)  # only now: what has no lock is removed
+    made.rename(folder)
+    return Place(folder, held)
 
 
 def forget_dead() -> None:
@@ -164,29 +177,35 @@ def forget_dead() -> None:
 
 def run(lane: Lane) -> tuple[bool, list[str]]:
     """Run all commands of a lane: (whether each succeeded, tests that did so only when they were run again)."""
-    folder = place(lane)
-    passed, again = run_in(lane, {} if folder is None else {"TMPDIR": str(folder)})
-    if folder is not None and passed:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif folder is not None:
-        print(f"== {lane.name}: what its tests have left is in {folder} until lanes are run again", flush=True)
-    return passed, again
+    place = place_of(lane)
+    if place is None:
+        return run_in(lane, None)
+    passed = False
+    try:
+        passed, again = run_in(lane, place)
+        return passed, again
+    finally:
+        os.close(place.held)
+        if passed:
+            shutil.rmtree(place.folder, ignore_errors=True)
+        else:
+            print(f"== {lane.name}: what its tests have left is in {place.folder} until lanes are run again", flush=True)
 
 
-def run_in(lane: Lane, variables: dict[str, str]) -> tuple[bool, list[str]]:
-    """As `run`, with these variables of the environment."""
+def run_in(lane: Lane, place: Place | None) -> tuple[bool, list[str]]:
+    """As `run`, with temporary files there."""
     *first, last = commands_of(lane)
-    statuses = [status_of(command, **variables) for command in first]
+    statuses = [status_of(command, place) for command in first]
     if not lane.processes:
-        statuses.append(status_of(last, **variables))
+        statuses.append(status_of(last, place))
         return not any(statuses), []
     with tempfile.TemporaryDirectory() as cache:
         remember = ["-o", f"cache_dir={cache}"]
-        status = status_of(last + remember, **variables)
+        status = status_of(last + remember, place)
         failed = failed_tests(Path(cache)) if status == TESTS_FAILED else []
         if 1 <= len(failed) <= AGAIN_MAX:
             print(f"== {lane.name}: again, alone: {', '.join(failed)}", flush=True)
-            status = status_of([sys.executable, "-m", *PYTEST, *remember, *failed], **variables)
+            status = status_of([sys.executable, "-m", *PYTEST, *remember, *failed], place)
     passed = not any(statuses) and status == 0
     return passed, failed if passed else []
 
@@ -206,6 +225,7 @@ def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(f"no lane {unknown[0]!r}; lanes are: {', '.join(known)}")
+    forget_dead()
     results = []
     chosen = [lane for lane in LANES if (lane.name in names if names else not lane.asked) and commands_of(lane)]
     ahead = {lane.name: [sys.executable, "-m", *lane.ahead] for lane in chosen if lane.ahead}

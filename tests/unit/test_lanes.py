@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def lanes() -> ModuleType:
+def lanes(tmp_path: Path) -> ModuleType:
+    """With no file system in memory: what real lanes have left there is none of these tests'."""
     spec = importlib.util.spec_from_file_location("lanes", ROOT / "tools" / "lanes.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    vars(module)["MEMORY"] = tmp_path / "memory"
     return module
 
 
@@ -110,12 +113,10 @@ def test_where(tmp_path):
 @pytest.fixture
 def memory(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """What is taken for the file system in memory; there is room in it."""
-    memory = tmp_path / "memory"
-    memory.mkdir()
-    for name, value in (("MEMORY", memory), ("ROOM_MIN", 0)):
-        monkeypatch.setattr(lanes, name, value)
+    lanes.MEMORY.mkdir()
+    monkeypatch.setattr(lanes, "ROOM_MIN", 0)
     monkeypatch.delenv("TMPDIR", raising=False)
-    return memory
+    return tmp_path / "memory"
 
 
 @pytest.fixture
@@ -154,12 +155,49 @@ def test_what_a_lane_that_failed_has_left_is_there_until_lanes_are_run_again(
     assert folder.is_dir()
     (kept,) = memory.iterdir()
     assert f"is in {kept} until" in capfd.readouterr().out
-    lanes.forget_dead()
-    assert kept.is_dir(), "this process still runs"
-    (memory / f"{lanes.PREFIX}of a run that was killed").mkdir()
+    assert run_where(on_disk=True)[0] == 0
+    assert list(memory.iterdir()) == []
+
+
+def test_what_is_not_left_by_a_lane_that_is_over_stays(lanes: ModuleType, memory: Path, tmp_path: Path) -> None:
+    """Of whoever still runs there may be no more than the pytest that has been started."""
+    place = lanes.place_of(lanes.Lane("real", ()))
+    assert place is not None
+    pytest_there = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(place.held,))
+    os.close(place.held)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").touch()
+    (memory / f"{lanes.PREFIX}link").symlink_to(tmp_path / "elsewhere")
     (memory / "of somebody else").mkdir()
     lanes.forget_dead()
-    assert {one.name for one in memory.iterdir()} == {kept.name, "of somebody else"}
+    names = {"of somebody else", f"{lanes.PREFIX}link"}
+    assert {one.name for one in memory.iterdir()} == {place.folder.name, *names}
+    assert (tmp_path / "elsewhere" / "file").exists()
+    pytest_there.communicate()
+    lanes.forget_dead()
+    assert {one.name for one in memory.iterdir()} == names
+
+
+def test_pytest_has_the_lock_as_well(lanes: ModuleType, memory: Path) -> None:
+    place = lanes.place_of(lanes.Lane("real", ()))
+    assert place is not None
+    assert lanes.status_of([sys.executable, "-c", f"import os; os.fstat({place.held})"], place) == 0
+    os.close(place.held)
+
+
+def test_an_interrupt_says_what_is_left(
+    lanes: ModuleType, memory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lanes, "run_in", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lanes.run(lanes.Lane("real", ()))
+    (left,) = memory.iterdir()
+    assert f"is in {left} until" in capfd.readouterr().out
+    lanes.forget_dead()
+    assert list(memory.iterdir()) == []
 
 
 @pytest.mark.parametrize("why", ["it keeps the disk", "TMPDIR", "no such file system", "no programs", "no room there", "no memory"])
