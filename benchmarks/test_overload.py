@@ -75,9 +75,7 @@ def capacity_of(bootstrap: str, brokers: Sequence[replog.BrokerProcess], nice: i
     best = Capacity(0.0, 0, 0.0)
     for count in range(1, WRITERS_MAX + 1):
         with writing(bootstrap, nice, count) as writers:
-            eventually(writers.all_there, PATIENCE_S * 2)
-            writers.per_second(WARMING_S)
-            rates, cpu = rates_of(writers, brokers, CAPACITY_S)
+            rates, cpu = steady(writers, brokers)
             found = Capacity(rates["acknowledged"], count, cpu)
         if found.rate < MORE * best.rate:
             return max(best, evolve(found, writers=best.writers), key=lambda one: one.rate)
@@ -90,6 +88,13 @@ def rates_of(writers: Writers, brokers: Sequence[replog.BrokerProcess], seconds:
     before = [cpu_s(one.pid) for one in brokers]
     rates = writers.rates(seconds)
     return rates, sum(cpu_s(one.pid) - was for one, was in zip(brokers, before, strict=True)) / seconds
+
+
+def steady(writers: Writers, brokers: Sequence[replog.BrokerProcess]) -> tuple[dict[str, float], float]:
+    """As `rates_of`, once all writers are there and warm."""
+    eventually(writers.all_there, PATIENCE_S * 2)
+    writers.per_second(WARMING_S)
+    return rates_of(writers, brokers, CAPACITY_S)
 
 
 @pytest.mark.parametrize("nice", [0, 19])
@@ -107,9 +112,7 @@ def test_overload(nice: int, tmp_path: Path, benchmark: Any, capsys: pytest.Capt
         capacity = capacity_of(bootstrap, processes, nice)
         before = [rss_bytes(one.pid) for one in processes]
         with writing(bootstrap, nice, TIMES * capacity.writers, capacity.rate) as writers:
-            eventually(writers.all_there, PATIENCE_S * 2)
-            writers.per_second(WARMING_S)
-            spread = rates_of(writers, processes, CAPACITY_S)[0]["acknowledged"] / capacity.rate
+            spread = steady(writers, processes)[0]["acknowledged"] / capacity.rate
         failed = writers.failed
         with writing(bootstrap, nice, TIMES * capacity.writers, TIMES * capacity.rate) as writers:
             eventually(writers.all_there, PATIENCE_S * 2)

@@ -40,7 +40,7 @@ MEMORY = Path("/dev/shm")
 """Where Linux has a file system in memory."""
 PREFIX = "replog-lanes-"
 ROOM_MIN = 4 << 30
-"""Bytes that must be free there and in memory; tests leave a tenth of that."""
+"""Bytes that must be free there and in memory; no more than 150 MiB have been seen to lie there."""
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
 CGROUP_FILES = (
@@ -127,11 +127,11 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def has_room(memory: Path) -> bool:
-    """Whether temporary files may lie there. Tests also execute some of theirs."""
+def has_room() -> bool:
+    """Whether temporary files may lie in memory. Tests also execute some of theirs."""
     try:
-        disk = os.statvfs(memory)
-        usable = os.access(memory, os.W_OK) and not disk.f_flag & os.ST_NOEXEC
+        disk = os.statvfs(MEMORY)
+        usable = os.access(MEMORY, os.W_OK) and not disk.f_flag & os.ST_NOEXEC
         return usable and min(disk.f_bavail * disk.f_frsize, free_memory()) >= ROOM_MIN
     except (OSError, StopIteration):
         return False
@@ -153,7 +153,7 @@ def free_memory() -> int:
 def place_of(lane: Lane) -> Place | None:
     """A folder in memory for a lane's temporary files; None where they lie where they always do. A test of a cluster waits for a disk nine
     tenths of its time, for each thing that must be durable before the next; in memory that costs nothing."""
-    if lane.on_disk or "TMPDIR" in os.environ or not has_room(MEMORY):
+    if lane.on_disk or "TMPDIR" in os.environ or not has_room():
         return None
     made = Path(tempfile.mkdtemp(prefix="replog-making-", dir=MEMORY))
     held = os.open(made, os.O_RDONLY)
