@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -106,9 +107,15 @@ class Source(NamedTuple):
         return self.path.startswith(PURE) and self.path not in IMPURE_ALLOWED
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+@lru_cache(maxsize=2)
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Each node of a file, found once for all rules: to find them takes longer than to look at them."""
+    return tuple(ast.walk(tree))
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, module) of every import, wherever it stands; a relative import is given as "."."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -158,11 +165,11 @@ def ordered(source: Source) -> Iterator[str]:
         return
     harmless = {
         argument
-        for node in ast.walk(source.tree)
+        for node in nodes(source.tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ANY_ORDER
         for argument in node.args
     }
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.For):
             places = [node.iter]
         elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and node not in harmless:
@@ -191,7 +198,7 @@ def sizes(source: Source) -> Iterator[str]:
     lines = source.text.count("\n")
     if lines > LINES_MAX:
         yield f"1: {lines} lines; at most {LINES_MAX}"
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
@@ -259,7 +266,7 @@ def undocumented(node: ast.stmt, told: frozenset[str]) -> Iterator[str]:
 
 def names(source: Source) -> Iterator[str]:
     """Names say what a thing is."""
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE):
             yield f"{node.lineno}: class {node.name}: a vague name"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("maybe_"):
@@ -275,7 +282,7 @@ def finished(source: Source) -> Iterator[str]:
 
 def quiet(source: Source) -> Iterator[str]:
     """A library does not print; it never pickles or evaluates; it waits only in one place."""
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if node.func.id == "print" and source.in_src and not source.path.startswith(SPEAKS):
                 yield f"{node.lineno}: prints"
@@ -309,7 +316,7 @@ def unconditional(source: Source) -> Iterator[str]:
     """No test is skipped or expected to fail."""
     if not source.path.startswith("tests/"):
         return
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.Attribute) and node.attr in ("skip", "skipif", "xfail", "importorskip"):
             yield f"{node.lineno}: {ast.unparse(node)}"
 
