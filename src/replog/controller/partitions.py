@@ -72,20 +72,20 @@ def add_partitions(controller: Controller, event: AdminAsked) -> Decision:
 
 def _placed(cluster: Cluster, topic: Topic, total: int, explicit: object) -> dict[int, tuple[int, ...]]:
     """Where the new partitions go: as said, or spread over the live brokers like those of a new topic."""
-    count = len(topic.assignments)
+    count, factor = len(topic.assignments), _factor(topic)
     if explicit is None:
-        return _spread(cluster, topic, count, total - count)
+        return _spread(cluster, topic, factor, count, total - count)
     try:
         if not isinstance(explicit, Mapping) or {*explicit} != {*range(count, total)}:
             raise UsageError(f"the assignment must be of partitions {count} to {total - 1}, not {explicit!r}")
-        return {number: _checked(cluster, topic, number, explicit[number]) for number in range(count, total)}
+        return {number: _checked(cluster, topic, factor, number, explicit[number]) for number in range(count, total)}
     except UsageError as error:
         raise Refusal(Code.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
 
 
-def _spread(cluster: Cluster, topic: Topic, first: int, count: int, before: int = 0) -> dict[int, tuple[int, ...]]:
+def _spread(cluster: Cluster, topic: Topic, factor: int, first: int, count: int, before: int = 0) -> dict[int, tuple[int, ...]]:
     """Partitions from `first` on over the brokers that stay, after `before` others that have been placed since."""
-    live, factor = cluster.staying_brokers(), _factor(topic)
+    live = cluster.staying_brokers()
     if len(live) < factor:
         text = f"each partition of {topic.topic!r} has {factor} replicas; {len(live)} brokers are live"
         raise Refusal(Code.INVALID_REPLICATION_FACTOR, text)
@@ -93,15 +93,15 @@ def _spread(cluster: Cluster, topic: Topic, first: int, count: int, before: int 
     return {first + number: replicas for number, replicas in placed.items()}
 
 
-def _checked(cluster: Cluster, topic: Topic, partition: int, replicas: object) -> tuple[int, ...]:
-    checked, factor = check_replicas(partition, replicas, cluster.brokers), _factor(topic)
+def _checked(cluster: Cluster, topic: Topic, factor: int, partition: int, replicas: object) -> tuple[int, ...]:
+    checked = check_replicas(partition, replicas, cluster.brokers)
     if len(checked) != factor:
         raise UsageError(f"partition {partition} is assigned to {list(checked)}; each partition of {topic.topic!r} has {factor} replicas")
     return checked
 
 
 def _factor(topic: Topic) -> int:
-    """The replication factor: that of the partition with the most replicas, those on the move apart."""
+    """The replication factor: that of the partition with the most replicas, those on the move apart. It looks at all of them."""
     return max(len(a.original or a.replicas) for a in topic.assignments.values())
 
 
@@ -129,11 +129,13 @@ def additions_wished(controller: Controller, name: str, found: Sequence[Wish]) -
     """Wishes for partitions of one topic: granted from the first free number on without a hole, all of them at once."""
     cluster = controller.cluster
     added: dict[int, tuple[tuple[int, ...], Wish]] = {}
+    factor = 0
     for wish in found:
         number = layout.place_of(wish.path).topic_partition.partition
         try:
             topic = standing(cluster, name)
-            replicas = _wished(controller, topic, len(added), number, wish)
+            factor = factor or _factor(topic)
+            replicas = _wished(controller, topic, factor, len(added), number, wish)
         except Refusal as refusal:
             yield rejected(controller, wish, refusal)
         else:
@@ -157,7 +159,7 @@ def additions_wished(controller: Controller, name: str, found: Sequence[Wish]) -
         topic = grown
 
 
-def _wished(controller: Controller, topic: Topic, before: int, number: int, wish: Wish) -> tuple[int, ...] | None:
+def _wished(controller: Controller, topic: Topic, factor: int, before: int, number: int, wish: Wish) -> tuple[int, ...] | None:
     """Where the partition goes, after `before` others; None if it is there already as wished: only the wish is left to remove."""
     free = len(topic.assignments) + before
     cluster = controller.cluster
@@ -171,8 +173,8 @@ def _wished(controller: Controller, topic: Topic, before: int, number: int, wish
         if free >= controller.config.topic_partitions_max:
             raise Refusal(Code.INVALID_PARTITIONS, f"a topic has at most {controller.config.topic_partitions_max} partitions")
         if said is not None:
-            return _checked(cluster, topic, number, said)
-        return _spread(cluster, topic, number, 1, before)[number]
+            return _checked(cluster, topic, factor, number, said)
+        return _spread(cluster, topic, factor, number, 1, before)[number]
     except StoreCorrupt as error:
         raise Refusal(Code.INVALID_REQUEST, str(error)) from error
     except UsageError as error:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from attrs import evolve
 from tests.unit.controller import harness
 from tests.unit.controller.harness import World
 
@@ -650,3 +651,36 @@ def test_a_reader_of_the_view_hears_where_a_topic_ends():
     views = [m.view for m in world.nodes[1].broker.received if hasattr(m, "view")]
     assert [[(t.end, [p.partition for p in t.partitions]) for t in view.topics] for view in views if view.topics] == [[(2, [0, 1])]]
     assert Assignment((1,)) == entry(world).partitions[0]
+
+
+class Counted(dict[int, Assignment]):
+    """Assignments that count how many were looked at, all together."""
+
+    looked = 0
+
+    def values(self) -> Any:
+        for value in super().values():
+            self.looked += 1
+            yield value
+
+
+@pytest.mark.parametrize("by", ["request", "wish"])
+def test_what_each_new_partition_costs_does_not_grow_with_their_number(by: str) -> None:
+    """Each looked at all that the topic has: a thousand more of thirteen thousand took seconds."""
+    looked = []
+    for count in (1, 30):
+        world = World(3)
+        topic_id = world.create(partitions=50, replication_factor=2)
+        topics = world.leader._term.cluster.topics
+        counted = Counted(topics[topic_id].assignments)
+        topics[topic_id] = evolve(topics[topic_id], assignments=counted)
+        new = range(50, 50 + count)
+        if by == "request":
+            answer = world.admin("add_partitions", name="t", total=50 + count, assignment={number: [1, 2] for number in new})
+            assert answer is not None
+            assert answer.error == Code.NONE, answer.message
+        else:
+            wish(world, *adds(*new, said=(1, 2)))
+        assert {replicas(world)[number] for number in new} == {(1, 2)}
+        looked.append(counted.looked)
+    assert 0 < looked[1] <= looked[0] + 50

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 from tests.unit.controller.harness import World, pid
 
@@ -57,8 +56,7 @@ def test_the_states_of_a_new_topic_fit_beside_it() -> None:
     assert len(world.store.list(layout.topic_path(LONG))) == 999
 
 
-@pytest.mark.parametrize("by", ["request", "path"])
-def test_the_largest_topics_are_reshaped_in_transactions_that_zookeeper_takes(by: str) -> None:
+def test_the_largest_topics_are_reshaped_in_transactions_that_zookeeper_takes() -> None:
     """The topic's node, which takes up to `topic_bytes_max`, goes with first states, with wishes that end, and with states that go."""
     world = World(3)
     world.create(LONG, partitions=13_000, replication_factor=3)
@@ -67,17 +65,20 @@ def test_the_largest_topics_are_reshaped_in_transactions_that_zookeeper_takes(by
     assert len(stored.value) > 500_000
     world.commits.clear()
     new = range(13_000, 13_960)
-    if by == "request":
-        assert world.admin("add_partitions", name=LONG, total=new[-1] + 1).result == {"partitions": new[-1] + 1}
-    else:
-        world.store.commit([Create(layout.partition_add_path(LONG, number), encode_replicas(None)) for number in new])
-        world.settle()
-    assert len(world.store.list(layout.topic_path(LONG))) == new[-1] + 1
-    if by == "request":
-        assert world.admin("remove_partitions", name=LONG, partitions=list(new)).error == Code.NONE
-    else:
-        world.store.commit([Create(layout.partition_remove_path(LONG, number), encode_partition_remove()) for number in new])
-        world.settle()
-    assert len(world.store.list(layout.topic_path(LONG))) == 13_000
-    assert max(map(at_zookeeper, world.commits)) <= REQUEST_BYTES_MAX
+
+    def has_partitions(count: int) -> None:
+        assert len(world.store.list(layout.topic_path(LONG))) == count
+        assert max(map(at_zookeeper, world.commits)) <= REQUEST_BYTES_MAX
+        world.commits.clear()
+
+    assert world.admin("add_partitions", name=LONG, total=new[-1] + 1).result == {"partitions": new[-1] + 1}
+    has_partitions(13_960)
+    assert world.admin("remove_partitions", name=LONG, partitions=list(new)).error == Code.NONE
+    has_partitions(13_000)
+    world.store.commit([Create(layout.partition_add_path(LONG, number), encode_replicas(None)) for number in new])
+    world.settle()
+    has_partitions(13_960)
+    world.store.commit([Create(layout.partition_remove_path(LONG, number), encode_partition_remove()) for number in new])
+    world.settle()
+    has_partitions(13_000)
     assert world.told("decision_given_up") == []
