@@ -288,9 +288,9 @@ def test_a_batch_counts_its_runs(short: None, tmp_path: Path) -> None:
 
 
 def test_a_batch_of_a_series_says_so(tmp_path: Path) -> None:
-    found = batch(3, 1, tmp_path, direction="power-all").batch
+    found = batch(4, 1, tmp_path, direction="power-all").batch
     assert (found.direction, found.count, found.violated) == ("power-all", 1, {})
-    assert found.events == getattr(soaking.violation_of(draw_directed(3, "power-all")), "events", None)
+    assert found.events == getattr(soaking.violation_of(draw_directed(4, "power-all")), "events", None)
 
 
 def test_a_batch_stops_between_two_runs(short: None, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_share_of_the_runs_seeks_and_where_power_may_fail_everywhere_none_is_m
     ],
 )
 def test_topics_are_sought(most: int, mark: str) -> None:
-    plan = draw(3, only=("kill", "pause"), workloads=("append", "seek"), flush="os", auto_create_topics_max=most, brokers=3, clients=3)
-    found = run(3, plan=plan)
+    plan = draw(5, only=("kill", "pause"), workloads=("append", "seek"), flush="os", auto_create_topics_max=most, brokers=3, clients=3)
+    found = run(5, plan=plan)
     assert found.violation is None
     assert found.marks[mark] > 0

@@ -27,24 +27,19 @@ _ROOT: Final = Path(replog.__file__).parent
 
 def version_of(files: Iterable[tuple[str, str]]) -> str:
     """A hash over (name, Python source) pairs that only a change of meaning changes; the same under every Python."""
-    digest = hashlib.sha256()
-    for name, text in files:
-        digest.update(f"{name}\n".encode())
-        for word in _words(ast.parse(text)):
-            digest.update(f"{word}\n".encode())
-    return digest.hexdigest()[:12]
+    return _version_of((name, _spelled(ast.parse(text))) for name, text in files)
 
 
-@cache
 def code_version() -> str:
     """Of the protocol code: all that a simulated run executes of brokers, controllers, clients, logs and the store."""
-    return version_of(_texts(_file_of(module) for module in protocol_modules()))
+    return _protocol()[1]
 
 
 @cache
 def simulator_version() -> str:
     """Of what decides which run a seed is."""
-    return version_of(_texts(simulator_files()))
+    files = sorted((file.relative_to(_ROOT).as_posix(), file) for file in simulator_files())
+    return version_of((name, file.read_text(encoding="utf-8")) for name, file in files)
 
 
 def simulator_files() -> list[Path]:
@@ -53,29 +48,39 @@ def simulator_files() -> list[Path]:
     return [file for file in files if file.name not in _DESCRIBE_ONLY]
 
 
-@cache
 def protocol_modules() -> tuple[str, ...]:
     """The modules of replog that a simulated run imports, sorted; but for `replog.testing`, and `replog` itself, a table of names."""
-    found = {_ENTRY}
+    return _protocol()[0]
+
+
+@cache
+def _protocol() -> tuple[tuple[str, ...], str]:
+    """These modules, and the hash over them. Each source is parsed once for both, which is most of what that takes."""
+    found: dict[str, tuple[str, str]] = {}
     to_do = [_ENTRY]
     while to_do:
-        for module in _imported(to_do.pop()):
-            if module not in found:
-                found.add(module)
-                to_do.append(module)
-    return tuple(sorted(name for name in found if name != "replog" and not f"{name}.".startswith("replog.testing.")))
+        module = to_do.pop()
+        if module in found:
+            continue
+        file = _file_of(module)
+        assert file is not None, module
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        found[module] = file.relative_to(_ROOT).as_posix(), _spelled(tree)
+        to_do += _imported(module, tree)
+    modules = tuple(sorted(name for name in found if name != "replog" and not f"{name}.".startswith("replog.testing.")))
+    return modules, _version_of(sorted(found[module] for module in modules))
 
 
-def _texts(files: Iterable[Path | None]) -> list[tuple[str, str]]:
-    named = sorted((file.relative_to(_ROOT).as_posix(), file) for file in files if file is not None)
-    return [(name, file.read_text(encoding="utf-8")) for name, file in named]
+def _version_of(files: Iterable[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
+    for name, spelled in files:
+        digest.update(f"{name}\n{spelled}\n".encode())
+    return digest.hexdigest()[:12]
 
 
-def _imported(module: str) -> Iterator[str]:
+def _imported(module: str, tree: ast.Module) -> Iterator[str]:
     """What importing a module imports of replog at once, with the packages around it."""
-    file = _file_of(module)
-    assert file is not None, module
-    for statement in _statements(ast.parse(file.read_text(encoding="utf-8")).body):
+    for statement in _statements(tree.body):
         names = [one.name for one in statement.names]
         if isinstance(statement, ast.ImportFrom):
             assert not statement.level, f"{module} imports by a relative name"
@@ -98,6 +103,7 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.Import | ast.ImportFro
             yield from _statements([*statement.body, *handled, *statement.orelse])
 
 
+@cache
 def _file_of(module: str) -> Path | None:
     """The source of a module of replog; None if there is no such module."""
     place = _ROOT.joinpath(*module.split(".")[1:])
@@ -105,18 +111,24 @@ def _file_of(module: str) -> Path | None:
     return next((file for file in (place / "__init__.py", alone) if file.is_file()), None)
 
 
-def _words(node: Any) -> Iterator[str]:
-    """A syntax tree as words: empty fields are left out, because newer Pythons add some; so are strings that do nothing."""
+def _spelled(tree: ast.Module) -> str:
+    words: list[str] = []
+    _spell(tree, words)
+    return "\n".join(words)
+
+
+def _spell(node: Any, words: list[str]) -> None:
+    """Add a syntax tree as words: empty fields are left out, because newer Pythons add some; so are strings that do nothing."""
     if isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
+        words.append(f"({type(node).__name__}")
         for name, value in ast.iter_fields(node):
             if value not in (None, []):
-                yield name
-                yield from _words(value)
-        yield ")"
+                words.append(name)
+                _spell(value, words)
+        words.append(")")
     elif isinstance(node, list):
         for one in node:
             if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)):
-                yield from _words(one)
+                _spell(one, words)
     else:
-        yield repr(node)
+        words.append(repr(node))
