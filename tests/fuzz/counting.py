@@ -116,7 +116,7 @@ class Sums:
     guided: int = 0
     """Executions of the code as it is that were guided by coverage."""
     guided_ms: int = 0
-    """How long those took."""
+    """The processor time that those had: beside other work an hour of the clock may be a few minutes of it."""
     of_other_code: int = 0
     """Executions of both kinds, of code that is there no more."""
     guided_ms_of_other_code: int = 0
@@ -140,10 +140,10 @@ def tally(ledger: Path = LEDGER) -> dict[str, Sums]:
         found = sums.setdefault(one.target, Sums())
         if one.target not in TARGETS or one.code != version(TARGETS[one.target].code):
             found.of_other_code += one.executions
-            found.guided_ms_of_other_code += one.wall_ms
+            found.guided_ms_of_other_code += one.cpu_ms if one.engine == GUIDED else 0
         elif one.engine == GUIDED:
             found.guided += one.executions
-            found.guided_ms += one.wall_ms
+            found.guided_ms += one.cpu_ms
         else:
             found.executions += one.executions
             found.cpu_ms += one.cpu_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any, Final
 from tests.fuzz import counting
 from tests.fuzz.target import version
 
-__all__ = ["read_stats", "run"]
+__all__ = ["executed", "read_stats", "run"]
 
 _LENGTH_MAX: Final = 4_096
 _SLOWEST_S: Final = 5
@@ -53,16 +54,26 @@ def _one(name: str, seed: int, seconds: int, cache: Path) -> tuple[counting.Coun
     options = [*limits, f"-seed={seed}", "-print_final_stats=1", f"-artifact_prefix={found}/"]
     words = [sys.executable, "-m", "tests.fuzz.session", name, *options]
     begun = time.monotonic()
-    done = subprocess.run([*words, str(corpus)], cwd=_ROOT, capture_output=True, text=True, check=False, errors="replace")
+    status, said, cpu_ms = executed([*words, str(corpus)])
     wall_ms = int((time.monotonic() - begun) * 1_000)
-    stats = read_stats(done.stderr)
-    if done.returncode or "executions" not in stats:
-        return None, f"FOUND something (status {done.returncode}); the input is in {found}\n{done.stderr[-3_000:]}"
-    wall_ms = min(wall_ms, seconds * 1_000)  # what it took to begin is none of it
+    stats = read_stats(said)
+    if status or "executions" not in stats:
+        return None, f"FOUND something (status {status}); the input is in {found}\n{said[-3_000:]}"
+    wall_ms, cpu_ms = (min(ms, seconds * 1_000) for ms in (wall_ms, cpu_ms))  # what it took to begin is none of it
     kept = len(list(corpus.iterdir()))
-    told = f"{stats['executions']:,} executions in {wall_ms / 60_000:.1f} minutes, {kept:,} inputs kept"
+    told = f"{stats['executions']:,} executions in {cpu_ms / 60_000:.1f} minutes of processor time, {kept:,} inputs kept"
     size, valid = stats.get("peak_mib", 0) << 20, counting.corpus_of(target)
-    return counting.Count(version(target.code), name, seed, stats["executions"], 0, size, valid, counting.GUIDED, wall_ms), told
+    return counting.Count(version(target.code), name, seed, stats["executions"], cpu_ms, size, valid, counting.GUIDED, wall_ms), told
+
+
+def executed(words: Sequence[str]) -> tuple[int, str, int]:
+    """Run a process to its end: its status, what it has told on stderr, and the processor time (ms) that it had."""
+    with subprocess.Popen(words, cwd=_ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace") as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, said, int((used.ru_utime + used.ru_stime) * 1_000)
 
 
 def _length_max(target: Any) -> int:

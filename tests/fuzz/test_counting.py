@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -133,9 +134,9 @@ def test_a_count_is_a_line_and_lines_are_summed_by_code_and_engine(tmp_path: Pat
     ledger = tmp_path / "ledger.jsonl"
     counting.append(counting.count("frame", 50, seed=counting.next_seed(ledger)), ledger)
     counting.append(counting.count("frame", 70, seed=counting.next_seed(ledger)), ledger)
-    counting.append(a_count(code="older", executions=9), ledger)
-    counting.append(a_count(engine=GUIDED, executions=1_000, wall_ms=60_000, seed=3), ledger)
-    counting.append(a_count(engine=GUIDED, executions=500, wall_ms=30_000, code="older"), ledger)
+    counting.append(a_count(code="older", executions=9, cpu_ms=5), ledger)
+    counting.append(a_count(engine=GUIDED, executions=1_000, cpu_ms=60_000, wall_ms=90_000, seed=3), ledger)
+    counting.append(a_count(engine=GUIDED, executions=500, cpu_ms=30_000, code="older"), ledger)
     counting.append(a_count(target="gone", executions=3), ledger)
     found = counting.tally(ledger)
     assert found["frame"] == counting.Sums(120, found["frame"].cpu_ms, 1_000, 60_000, 509, 30_000)
@@ -259,11 +260,11 @@ def test_a_guided_run_is_a_line_unless_it_finds_something(
 ) -> None:
     ledger, asked = tmp_path / "ledger.jsonl", []
 
-    def engine(words: list[str], **_: object) -> Any:
+    def engine(words: list[str]) -> tuple[int, str, int]:
         asked.append(words)
-        return guided.subprocess.CompletedProcess(words, status, "", said)
+        return status, said, 60_000
 
-    monkeypatch.setattr(guided.subprocess, "run", engine)
+    monkeypatch.setattr(guided, "executed", engine)
     assert guided.run(["index", "store"], 2.0, tmp_path / "cache", jobs=2, ledger=ledger) == (0 if counted else 1)
     found = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
     assert [(one["target"], one["seed"], one["executions"], one["engine"]) for one in found] == (
@@ -273,7 +274,17 @@ def test_a_guided_run_is_a_line_unless_it_finds_something(
     assert ("FOUND" in capsys.readouterr().out) != counted
     assert len(list((tmp_path / "cache" / "store").iterdir())) == len(TARGETS["store"].seeds())
     if counted:
-        assert counting.tally(ledger)["index"].guided == 1_234
+        assert (counting.tally(ledger)["index"].guided, counting.tally(ledger)["index"].guided_ms) == (1_234, 60_000)
+
+
+def test_the_processor_time_of_a_guided_run_is_that_of_its_process() -> None:
+    burns = "import sys, time\nwhile time.process_time() < 0.2: pass\nprint('told', file=sys.stderr)\nsys.exit(3)"
+    status, said, cpu_ms = guided.executed([sys.executable, "-c", burns])
+    assert (status, said) == (3, "told\n")
+    assert cpu_ms >= 200
+    begun = time.monotonic()
+    _, _, little = guided.executed([sys.executable, "-c", "import select; select.select([], [], [], 0.5)"])
+    assert little < (time.monotonic() - begun) * 1_000 - 400, "it waits for half a second, and does nothing meanwhile"
 
 
 def test_what_the_engine_says_is_read() -> None:
