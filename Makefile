@@ -47,10 +47,10 @@ spark-demo: .venv/.flights .venv/.spark
 	@JAVA_HOME="$$($(PY) tools/java.py .venv)" $(PY) examples/spark_pipeline.py $(ARGS)
 
 test: .venv/.dev
-	@$(PY) tools/lanes.py
+	@$(PY) -m tools.lanes
 
 test-browser: .venv/.dev
-	@$(PY) tools/lanes.py browser
+	@$(PY) -m tools.lanes browser
 
 bench: .venv/.dev .venv/.bench
 	@$(PY) -m benchmarks.run $(ARGS)

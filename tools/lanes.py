@@ -7,13 +7,12 @@ A test that drives real processes has deadlines, and the machine may stand still
 failed in such a lane are run once more, one after the other with nothing beside them; the summary names each that needed it. Lanes whose
 time is virtual have no second look: there, a failure is a fault.
 
-    python tools/lanes.py              all lanes but those that need a browser
-    python tools/lanes.py scenarios    only the lanes named
+    python -m tools.lanes              all lanes but those that need a browser
+    python -m tools.lanes scenarios    only the lanes named
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -22,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from tools import memory_disk
 
 TESTS_FAILED = 1
 """Exit status of pytest when it ran to its end and tests failed."""
@@ -36,18 +36,6 @@ _OPTIONS = ("-p", "no:benchmark", "-o", "addopts=--strict-markers --strict-confi
 PARALLEL = ("-n", "2", *_OPTIONS)
 WAITING = ("-n", "3", *_OPTIONS)
 """For tests that wait for other processes more than they work: two of them leave two fifths of two cores unused."""
-MEMORY = Path("/dev/shm")
-"""Where Linux has a file system in memory."""
-PREFIX = "replog-lanes-"
-ROOM_MIN = 4 << 30
-"""Bytes that must be free there and in memory; no more than 150 MiB have been seen to lie there."""
-PROC = Path("/proc")
-CGROUP = Path("/sys/fs/cgroup")
-CGROUP_FILES = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
-)
-"""Of both versions: what a container may take, what it has, and what of that could go at once."""
 
 
 class Lane(NamedTuple):
@@ -65,7 +53,7 @@ class Lane(NamedTuple):
     ahead: tuple[str, ...] = ()
     """As a command: what the lane needs and one processor takes a minute for. It begins when the first lane does."""
     on_disk: bool = False
-    """Whether its temporary files lie on a disk even where there is room for them in memory (`place_of`)."""
+    """Whether its temporary files lie on a disk even where there is room for them in memory (`memory_disk`)."""
 
 
 LANES = (
@@ -105,15 +93,7 @@ def commands_of(lane: Lane, root: Path = ROOT) -> list[list[str]]:
     return commands
 
 
-class Place(NamedTuple):
-    """Where a lane's temporary files lie."""
-
-    folder: Path
-    held: int
-    """A descriptor with a lock: whoever has it may still write there."""
-
-
-def status_of(command: list[str], place: Place | None = None) -> int:
+def status_of(command: list[str], place: memory_disk.Place | None = None) -> int:
     """Run a command to its end; its exit status."""
     if place is None:
         return subprocess.run(command, cwd=ROOT, check=False, env=environment()).returncode
@@ -127,57 +107,9 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def has_room() -> bool:
-    """Whether temporary files may lie in memory. Tests also execute some of theirs."""
-    try:
-        disk = os.statvfs(MEMORY)
-        usable = os.access(MEMORY, os.W_OK) and not disk.f_flag & os.ST_NOEXEC
-        return usable and min(disk.f_bavail * disk.f_frsize, free_memory()) >= ROOM_MIN
-    except (OSError, StopIteration):
-        return False
-
-
-def free_memory() -> int:
-    """Bytes that programs can still take: of the machine, and of a container that has a limit. Raises OSError or StopIteration where nobody
-    says."""
-    lines = (PROC / "meminfo").read_text().splitlines()
-    free = [next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))]
-    for limit, used, cached in CGROUP_FILES:
-        with suppress(OSError, ValueError):  # no such file, or "max"
-            most, taken = (int((CGROUP / name).read_text()) for name in (limit, used))
-            counted = dict(line.split() for line in (CGROUP / limit).with_name("memory.stat").read_text().splitlines())
-            free.append(most - taken + int(counted.get(cached, 0)))
-    return min(free)
-
-
-def place_of(lane: Lane) -> Place | None:
-    """A folder in memory for a lane's temporary files; None where they lie where they always do. A test of a cluster waits for a disk nine
-    tenths of its time, for each thing that must be durable before the next; in memory that costs nothing."""
-    if lane.on_disk or "TMPDIR" in os.environ or not has_room():
-        return None
-    made = Path(tempfile.mkdtemp(prefix="replog-making-", dir=MEMORY))
-    held = os.open(made, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    folder = made.with_name(PREFIX + made.name)  # only now: what has no lock is removed
-    made.rename(folder)
-    return Place(folder, held)
-
-
-def forget_dead() -> None:
-    """Remove what lanes that failed or were killed have left in memory. Whoever still runs holds a lock."""
-    for folder in MEMORY.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # somebody else's
-            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(held)
-
-
 def run(lane: Lane) -> tuple[bool, list[str]]:
     """Run all commands of a lane: (whether each succeeded, tests that did so only when they were run again)."""
-    place = place_of(lane)
+    place = None if lane.on_disk else memory_disk.place()
     if place is None:
         return run_in(lane, None)
     passed = False
@@ -192,7 +124,7 @@ def run(lane: Lane) -> tuple[bool, list[str]]:
             print(f"== {lane.name}: what its tests have left is in {place.folder} until lanes are run again", flush=True)
 
 
-def run_in(lane: Lane, place: Place | None) -> tuple[bool, list[str]]:
+def run_in(lane: Lane, place: memory_disk.Place | None) -> tuple[bool, list[str]]:
     """As `run`, with temporary files there."""
     *first, last = commands_of(lane)
     statuses = [status_of(command, place) for command in first]
@@ -225,7 +157,7 @@ def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(f"no lane {unknown[0]!r}; lanes are: {', '.join(known)}")
-    forget_dead()
+    memory_disk.forget_dead()
     results = []
     chosen = [lane for lane in LANES if (lane.name in names if names else not lane.asked) and commands_of(lane)]
     ahead = {lane.name: [sys.executable, "-m", *lane.ahead] for lane in chosen if lane.ahead}

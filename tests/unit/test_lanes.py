@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tools import lanes, memory_disk
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def lanes(tmp_path: Path) -> ModuleType:
-    """With no file system in memory: what real lanes have left there is none of these tests'."""
-    spec = importlib.util.spec_from_file_location("lanes", ROOT / "tools" / "lanes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    vars(module)["MEMORY"] = tmp_path / "memory"
-    return module
+@pytest.fixture(autouse=True)
+def no_memory_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What real lanes have left in memory is none of these tests'."""
+    monkeypatch.setattr(memory_disk, "MEMORY", tmp_path / "memory")
 
 
-def test_every_test_file_is_in_exactly_one_lane(lanes: ModuleType) -> None:
+def test_every_test_file_is_in_exactly_one_lane() -> None:
     def runs(lane: Any, file: Path) -> bool:
         left_out = [ROOT / word.removeprefix("--ignore=") for word in lane.commands[-1] if word.startswith("--ignore=")]
         inside = [place for place in (ROOT / test for test in lane.tests) if place == file or place in file.parents]
@@ -38,7 +32,7 @@ def test_every_test_file_is_in_exactly_one_lane(lanes: ModuleType) -> None:
         assert len([lane.name for lane in lanes.LANES if runs(lane, file)]) == 1, f"not one lane runs {file}"
 
 
-def test_a_lane_appears_with_its_first_test(lanes: ModuleType, tmp_path: Path) -> None:
+def test_a_lane_appears_with_its_first_test(tmp_path: Path) -> None:
     lane = lanes.Lane("scenarios", (("pytest", "-q"),), ("tests/scenarios", "tests/more"))
     assert lanes.commands_of(lane, tmp_path) == []
     (tmp_path / "tests" / "scenarios" / "deep").mkdir(parents=True)
@@ -48,7 +42,7 @@ def test_a_lane_appears_with_its_first_test(lanes: ModuleType, tmp_path: Path) -
 
 
 def test_a_lane_that_must_be_asked_for_runs_only_then(
-    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     sound, asked = (lanes.Lane(name, (("timeit", "-n1", "-r1", "0"),), asked=name == "asked") for name in ("sound", "asked"))
     monkeypatch.setattr(lanes, "LANES", (sound, asked))
@@ -59,7 +53,7 @@ def test_a_lane_that_must_be_asked_for_runs_only_then(
 
 
 def test_what_a_lane_needs_begins_with_the_first_lane_and_its_failure_is_that_of_its_own(
-    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     made = tmp_path / "made"
     waits = f"import pathlib\nwhile not pathlib.Path({str(made)!r}).exists(): pass"
@@ -74,7 +68,7 @@ def test_what_a_lane_needs_begins_with_the_first_lane_and_its_failure_is_that_of
 
 
 def test_a_failure_is_reported_and_the_other_lanes_still_run(
-    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     broken = lanes.Lane("broken", (("no_such_module",), ("this",)))
     sound = lanes.Lane("sound", (("timeit", "-n1", "-r1", "0"),))
@@ -87,7 +81,7 @@ def test_a_failure_is_reported_and_the_other_lanes_still_run(
         lanes.main(["soud"])
 
 
-def test_bytecode_is_kept_whatever_the_environment_says(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_bytecode_is_kept_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A process that compiles all that it imports takes a second more to start, and tests start hundreds."""
     file = tmp_path / "test_kept.py"
     file.write_text("import sys\n\n\ndef test_kept():\n    assert not sys.dont_write_bytecode\n")
@@ -111,16 +105,16 @@ def test_where(tmp_path):
 
 
 @pytest.fixture
-def memory(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """What is taken for the file system in memory; there is room in it."""
-    lanes.MEMORY.mkdir()
-    monkeypatch.setattr(lanes, "ROOM_MIN", 0)
+    memory_disk.MEMORY.mkdir()
+    monkeypatch.setattr(memory_disk, "ROOM_MIN", 0)
     monkeypatch.delenv("TMPDIR", raising=False)
     return tmp_path / "memory"
 
 
 @pytest.fixture
-def run_where(lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Path]]]:
+def run_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Path]]]:
     """Runs a lane whose one test fails so often: (exit status, the folder that each run of the test had)."""
     file, says = tmp_path / "test_where.py", tmp_path / "says"
     file.write_text(WRITES_WHERE)
@@ -148,7 +142,7 @@ def test_temporary_files_lie_in_memory_and_do_not_stay(
 
 
 def test_what_a_lane_that_failed_has_left_is_there_until_lanes_are_run_again(
-    lanes: ModuleType, memory: Path, run_where: Callable[..., tuple[int, list[Path]]], capfd: pytest.CaptureFixture[str]
+    memory: Path, run_where: Callable[..., tuple[int, list[Path]]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     status, (folder,) = run_where(9)
     assert status == 1
@@ -159,34 +153,34 @@ def test_what_a_lane_that_failed_has_left_is_there_until_lanes_are_run_again(
     assert list(memory.iterdir()) == []
 
 
-def test_what_is_not_left_by_a_lane_that_is_over_stays(lanes: ModuleType, memory: Path, tmp_path: Path) -> None:
+def test_what_is_not_left_by_a_lane_that_is_over_stays(memory: Path, tmp_path: Path) -> None:
     """Of whoever still runs there may be no more than the pytest that has been started."""
-    place = lanes.place_of(lanes.Lane("real", ()))
+    place = memory_disk.place()
     assert place is not None
     pytest_there = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(place.held,))
     os.close(place.held)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "file").touch()
-    (memory / f"{lanes.PREFIX}link").symlink_to(tmp_path / "elsewhere")
+    (memory / f"{memory_disk.PREFIX}link").symlink_to(tmp_path / "elsewhere")
     (memory / "of somebody else").mkdir()
-    lanes.forget_dead()
-    names = {"of somebody else", f"{lanes.PREFIX}link"}
+    memory_disk.forget_dead()
+    names = {"of somebody else", f"{memory_disk.PREFIX}link"}
     assert {one.name for one in memory.iterdir()} == {place.folder.name, *names}
     assert (tmp_path / "elsewhere" / "file").exists()
     pytest_there.communicate()
-    lanes.forget_dead()
+    memory_disk.forget_dead()
     assert {one.name for one in memory.iterdir()} == names
 
 
-def test_pytest_has_the_lock_as_well(lanes: ModuleType, memory: Path) -> None:
-    place = lanes.place_of(lanes.Lane("real", ()))
+def test_pytest_has_the_lock_as_well(memory: Path) -> None:
+    place = memory_disk.place()
     assert place is not None
     assert lanes.status_of([sys.executable, "-c", f"import os; os.fstat({place.held})"], place) == 0
     os.close(place.held)
 
 
 def test_an_interrupt_says_what_is_left(
-    lanes: ModuleType, memory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    memory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -196,13 +190,12 @@ def test_an_interrupt_says_what_is_left(
         lanes.run(lanes.Lane("real", ()))
     (left,) = memory.iterdir()
     assert f"is in {left} until" in capfd.readouterr().out
-    lanes.forget_dead()
+    memory_disk.forget_dead()
     assert list(memory.iterdir()) == []
 
 
 @pytest.mark.parametrize("why", ["it keeps the disk", "TMPDIR", "no such file system", "no programs", "no room there", "no memory"])
 def test_temporary_files_lie_where_they_always_do(
-    lanes: ModuleType,
     memory: Path,
     run_where: Callable[..., tuple[int, list[Path]]],
     monkeypatch: pytest.MonkeyPatch,
@@ -218,11 +211,11 @@ def test_temporary_files_lie_where_they_always_do(
     elif why == "no programs":
         monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=1 << 30, f_frsize=1, f_flag=os.ST_NOEXEC))
     elif why == "no room there":
-        monkeypatch.setattr(lanes, "free_memory", lambda: size + (1 << 40))
-        monkeypatch.setattr(lanes, "ROOM_MIN", size + (1 << 39))
+        monkeypatch.setattr(memory_disk, "free_memory", lambda: size + (1 << 40))
+        monkeypatch.setattr(memory_disk, "ROOM_MIN", size + (1 << 39))
     elif why == "no memory":
-        monkeypatch.setattr(lanes, "free_memory", lambda: 1)
-        monkeypatch.setattr(lanes, "ROOM_MIN", 2)
+        monkeypatch.setattr(memory_disk, "free_memory", lambda: 1)
+        monkeypatch.setattr(memory_disk, "ROOM_MIN", 2)
     status, (folder,) = run_where(on_disk=why == "it keeps the disk")
     assert status == 0
     assert memory not in folder.parents
@@ -240,7 +233,7 @@ def test_temporary_files_lie_where_they_always_do(
     ids=["no group", "no limit", "version 2", "version 1"],
 )
 def test_a_container_has_the_memory_that_it_is_given(
-    lanes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], free: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], free: int
 ) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9999 kB\nMemAvailable:    5120 kB\n")
     folder = tmp_path / "memory" if "memory.limit_in_bytes" in files else tmp_path
@@ -248,8 +241,8 @@ def test_a_container_has_the_memory_that_it_is_given(
     for name, text in files.items():
         (folder / name).write_text(f"{text}\n")
     for name in ("PROC", "CGROUP"):
-        monkeypatch.setattr(lanes, name, tmp_path)
-    assert lanes.free_memory() == free
+        monkeypatch.setattr(memory_disk, name, tmp_path)
+    assert memory_disk.free_memory() == free
 
 
 FAILS_ONCE = """
@@ -267,7 +260,7 @@ def test_sound():
 
 
 @pytest.fixture
-def processes_lane(lanes: ModuleType, tmp_path: Path) -> Any:
+def processes_lane(tmp_path: Path) -> Any:
     """A lane whose tests are the caller's: `write(name, text)` adds a file."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "tests").mkdir()
@@ -285,7 +278,6 @@ def processes_lane(lanes: ModuleType, tmp_path: Path) -> Any:
     ids=["once", "many", "always", "no test at all"],
 )
 def test_real_processes_get_a_second_look(
-    lanes: ModuleType,
     processes_lane: Any,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
