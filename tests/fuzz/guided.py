@@ -19,7 +19,8 @@ from tests.fuzz.target import version
 __all__ = ["executed", "read_stats", "run"]
 
 _LENGTH_MAX: Final = 4_096
-_SLOWEST_S: Final = 5
+_SLOWEST_S: Final = 60
+"""By the clock, for what never ends: what takes long is found by its processor time (`session`), also where others take the processor."""
 _MEMORY_MIB: Final = 1_024
 _ROOT: Final = Path(__file__).parents[2]
 
