@@ -51,7 +51,8 @@ def _one(name: str, seed: int, seconds: int, cache: Path) -> tuple[counting.Coun
     target = counting.TARGETS[name]
     for valid in target.seeds():
         (corpus / sha256(valid).hexdigest()[:40]).write_bytes(valid)
-    limits = [f"-max_total_time={seconds}", f"-timeout={_SLOWEST_S}", f"-rss_limit_mb={_MEMORY_MIB}", f"-max_len={_length_max(target)}"]
+    slow = [f"-timeout={_SLOWEST_S}", f"-report_slow_units={_SLOWEST_S}"]
+    limits = [f"-max_total_time={seconds}", *slow, f"-rss_limit_mb={_MEMORY_MIB}", f"-max_len={_length_max(target)}"]
     options = [*limits, f"-seed={seed}", "-print_final_stats=1", f"-artifact_prefix={found}/"]
     words = [sys.executable, "-m", "tests.fuzz.session", name, *options]
     begun = time.monotonic()
@@ -60,7 +61,7 @@ def _one(name: str, seed: int, seconds: int, cache: Path) -> tuple[counting.Coun
     stats = read_stats(said)
     if status or "executions" not in stats:
         return None, f"FOUND something (status {status}); the input is in {found}\n{said[-3_000:]}"
-    wall_ms, cpu_ms = (min(ms, seconds * 1_000) for ms in (wall_ms, cpu_ms))  # what it took to begin is none of it
+    wall_ms, cpu_ms = min(wall_ms, seconds * 1_000), cpu_ms - stats.get("begun_cpu_ms", 0)  # what it took to begin is none of it
     kept = len(list(corpus.iterdir()))
     told = f"{stats['executions']:,} executions in {cpu_ms / 60_000:.1f} minutes of processor time, {kept:,} inputs kept"
     size, valid = stats.get("peak_mib", 0) << 20, counting.corpus_of(target)
@@ -83,9 +84,10 @@ def _length_max(target: Any) -> int:
 
 
 def read_stats(said: str) -> dict[str, int]:
-    """What the engine says in the end, as far as it says it."""
+    """What the engine says in the end, as far as it says it, and what the session has said before it."""
     patterns = {
         "executions": r"stat::number_of_executed_units:\s*([0-9]+)",
         "peak_mib": r"stat::peak_rss_mb:\s*([0-9]+)",
+        "begun_cpu_ms": r"stat::begun_cpu_ms:\s*([0-9]+)",
     }
     return {name: int(found[-1]) for name, pattern in patterns.items() if (found := re.findall(pattern, said))}

@@ -32,6 +32,8 @@ def session(name: str, words: Sequence[str], atheris: Any) -> None:
             counting.look_again(name, data)
 
     atheris.Setup([f"tests.fuzz {name}", *words], once)
+    # To watch all imports takes half a minute, which is no fuzzing.
+    print(f"stat::begun_cpu_ms: {int(time.process_time() * 1_000)}", file=sys.stderr, flush=True)
     atheris.Fuzz()
 
 

@@ -56,7 +56,7 @@ def protocol_modules() -> tuple[str, ...]:
 @cache
 def _protocol() -> tuple[tuple[str, ...], str]:
     """These modules, and the hash over them. Each source is parsed once for both, which is most of what that takes."""
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, str] | None] = {}
     to_do = [_ENTRY]
     while to_do:
         module = to_do.pop()
@@ -65,10 +65,11 @@ def _protocol() -> tuple[tuple[str, ...], str]:
         file = _file_of(module)
         assert file is not None, module
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        found[module] = file.relative_to(_ROOT).as_posix(), _spelled(tree)
+        is_counted = module != "replog" and not f"{module}.".startswith("replog.testing.")
+        found[module] = (file.relative_to(_ROOT).as_posix(), _spelled(tree)) if is_counted else None
         to_do += _imported(module, tree)
-    modules = tuple(sorted(name for name in found if name != "replog" and not f"{name}.".startswith("replog.testing.")))
-    return modules, _version_of(sorted(found[module] for module in modules))
+    counted = {module: spelled for module, spelled in found.items() if spelled is not None}
+    return tuple(sorted(counted)), _version_of(sorted(counted.values()))
 
 
 def _version_of(files: Iterable[tuple[str, str]]) -> str:
