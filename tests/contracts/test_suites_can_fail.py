@@ -12,6 +12,9 @@ from xml.etree import ElementTree
 import pytest
 from tests.contracts import wrong_stores, wrong_transports
 
+import replog.testing
+from replog.testing import SUITES
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -42,3 +45,19 @@ def test_who_breaks_a_rule_is_caught(
     expected = {f"{test}[{kind.__name__}]": "failure" for kind, test in caught_by.items()}
     expected |= {f"{test}[{kind.__name__}]": "passed" for kind, tests in right.items() for test in tests}
     assert outcomes([f"{HERE}/{suite}::{test}" for test in expected], tmp_path) == expected
+
+
+def test_pytest_explains_what_a_suite_asserts(tmp_path: Path) -> None:
+    """An assertion of a module that pytest does not rewrite says `AssertionError`, and nothing of what was found."""
+    kind = wrong_stores.ChangeableValues
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'tests'}"]
+    one = f"{HERE}/wrong_stores.py::TestStore::{wrong_stores.CAUGHT_BY[kind]}[{kind.__name__}]"
+    told = subprocess.run([*command, one], cwd=HERE.parents[1], capture_output=True, text=True).stdout
+    assert "AssertionError: assert <class 'bytearray'> is bytes" in told
+
+
+def test_every_module_with_assertions_of_a_suite_is_rewritten() -> None:
+    folder = Path(replog.testing.__file__).parent
+    asserts = {path.stem for path in folder.glob("*.py") if "import pytest" in (text := path.read_text()) and "    assert " in text}
+    assert asserts <= {*SUITES}
+    assert all((folder / f"{suite}.py").exists() for suite in SUITES)

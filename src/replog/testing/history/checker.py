@@ -11,6 +11,7 @@ from replog.testing.history.order import judge_order, void_spurious
 from replog.testing.history.positions import follow
 from replog.testing.history.recorder import History
 from replog.testing.history.report import Report
+from replog.testing.history.shape import check_shape
 from replog.testing.history.watermarks import judge_watermarks
 
 __all__ = ["check"]
@@ -20,7 +21,8 @@ def check(history: History) -> Report:
     """Find every contradiction between what clients were told and what they read.
 
     Sound for a log with clean elections: a correct one is never accused. It judges by what was observed: a record that no poll
-    passed or covered is no error, only a note. BadHistory if a value is sent twice.
+    passed or covered is no error, only a note. BadHistory if a value is sent twice, or is neither a string nor an integer, and if what
+    was read is no pairs.
     """
     running = gc.isenabled()
     gc.disable()  # millions of objects, none of them garbage: collecting takes longer than checking
@@ -32,6 +34,7 @@ def check(history: History) -> Report:
 
 
 def _check(history: History) -> Report:
+    check_shape(history.sends, history.polls)
     report = Report(operations=history.operations())
     settings = history.settings
     polls: dict[str, list[Poll]] = {}

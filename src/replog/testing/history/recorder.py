@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 
 from attrs import fields
 
+from replog.errors import UsageError
 from replog.testing.history.events import Acks, BadHistory, Mark, Poll, Send, Settings, Value
 
 __all__ = ["History"]
@@ -43,7 +44,10 @@ class History:
         self._reading: dict[str, set[str]] = {}  # process -> keys of which it has a position
 
     def invoke_send(self, process: str, key: str, values: Sequence[Value], acks: Acks = "all") -> Send:
-        """A process starts to append a batch. `values` is kept, not copied."""
+        """A process starts to append a batch. `values` is kept, not copied. Raises UsageError for one text: it would be a record for each
+        letter."""
+        if isinstance(values, str | bytes):
+            raise UsageError(f"values is {values!r}; it must be a list, of one value for each record")
         send = Send(self._rank, self._clock, process, key, values, acks)
         self.sends.append(send)
         return send

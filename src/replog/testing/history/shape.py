@@ -1,0 +1,46 @@
+"""Whether a history that a program has recorded holds what a history consists of: else its judgement would speak of something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from replog.testing.history.events import BadHistory, Poll, Send
+
+__all__ = ["check_shape"]
+
+
+def check_shape(sends: Iterable[Send], polls: Iterable[Poll]) -> None:
+    """Values are strings or integers, and what was read is pairs of an offset and a value.
+
+    BadHistory names the first call with anything else. Kinds are collected first, which takes little; a call is looked for only if one is
+    wrong.
+    """
+    sends, polls = list(sends), list(polls)
+    if not _are_values({*map(type, chain.from_iterable(send.values for send in sends))}):
+        for send in sends:
+            for value in send.values:
+                if not isinstance(value, str | int):
+                    raise BadHistory(f"{send.process} sends {value!r} to {send.key} {send.span()}; a value is a string or an integer")
+    records = [poll.records for poll in polls]
+    kinds = {*map(type, chain.from_iterable(records))}
+    if not kinds <= {tuple, list} or not {*map(len, chain.from_iterable(records))} <= {2}:
+        raise _bad_poll(polls)
+    offsets, values = {type(one[0]) for one in chain.from_iterable(records)}, {type(one[1]) for one in chain.from_iterable(records)}
+    if not offsets <= {int} or not _are_values(values):
+        raise _bad_poll(polls)
+
+
+def _are_values(kinds: Iterable[type]) -> bool:
+    return all(issubclass(kind, str | int) for kind in kinds)
+
+
+def _bad_poll(polls: Iterable[Poll]) -> BadHistory:
+    for poll in polls:
+        for one in poll.records:
+            where = f"{poll.process} reads {one!r} from {poll.key} {poll.span()}"
+            if not isinstance(one, tuple | list) or len(one) != 2:
+                return BadHistory(f"{where}; what is read is pairs of an offset and a value")
+            if not isinstance(one[0], int) or not isinstance(one[1], str | int):
+                return BadHistory(f"{where}; an offset is an integer, and a value a string or an integer (`Record.text()` is one)")
+    raise AssertionError("every pair is one")
