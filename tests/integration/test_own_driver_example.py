@@ -1,0 +1,65 @@
+"""The example of a driver of one's own works as printed, with the types that it has, and drives what a driver has to."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from replog.client.client import Client
+from replog.client.core import ClientCore
+from replog.config import ClientConfig
+from replog.log.memory import MemoryLogDirectory
+from replog.testing.clock import SeededIds
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_driver.py"
+
+
+@pytest.fixture
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("own_driver", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_it_works_as_printed_and_each_run_is_the_same(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for _ in range(2):
+        example.main()
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    lines = told[0].splitlines()
+    assert [line.split(":")[0].strip() for line in lines[2:8]] == list("012345")
+    assert lines[7].endswith("an order after a failover")
+    assert len({line.split(" broker ")[1].split()[0] for line in lines[:2]}) == 2, "another broker leads"
+
+
+def test_its_types_are_right() -> None:
+    done = subprocess.run([sys.executable, "-m", "mypy", str(EXAMPLE)], cwd=EXAMPLE.parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_it_flushes_and_a_broker_comes_back(example: ModuleType) -> None:
+    world = example.World()
+    directories = {number: MemoryLogDirectory() for number in (1, 2, 3)}
+    for number, directory in directories.items():
+        world.start_broker(number, directory)
+    client = Client(example.InWorld(world, ClientCore("me", config=ClientConfig(), ids=SeededIds(9), bootstrap=[1, 2, 3])))
+    client.create_topic("payments", replication_factor=3, flush="ack")
+    client.append("payments", 0, ["a"])
+    leader = client.leader("payments", 0)
+    assert leader is not None
+    world.kill_broker(leader)
+    directories[leader].crash(power=True)
+    client.append("payments", 0, ["b"])
+    world.start_broker(leader, directories[leader].reopened())
+    while len(client.describe("payments").partitions[0].isr) < 3:
+        world.pass_time(world.now_ms + 60_000)
+    assert [record.text() for record in client.read("payments")] == ["a", "b"]
