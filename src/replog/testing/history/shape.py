@@ -22,12 +22,11 @@ def check_shape(sends: Iterable[Send], polls: Iterable[Poll]) -> None:
             for value in send.values:
                 if not isinstance(value, str | int):
                     raise BadHistory(f"{send.process} sends {value!r} to {send.key} {send.span()}; a value is a string or an integer")
-    records = [poll.records for poll in polls]
-    kinds = {*map(type, chain.from_iterable(records))}
-    if not kinds <= {tuple, list} or not {*map(len, chain.from_iterable(records))} <= {2}:
-        raise _bad_poll(polls)
-    offsets, values = {type(one[0]) for one in chain.from_iterable(records)}, {type(one[1]) for one in chain.from_iterable(records)}
-    if not offsets <= {int} or not _are_values(values):
+    try:
+        pairs = {(type(offset), type(value)) for offset, value in chain.from_iterable(poll.records for poll in polls)}
+    except (TypeError, ValueError):
+        raise _bad_poll(polls) from None
+    if not all(offset is int for offset, _ in pairs) or not _are_values(value for _, value in pairs):
         raise _bad_poll(polls)
 
 
