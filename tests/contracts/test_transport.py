@@ -146,14 +146,18 @@ class TestTcpTransport(TransportContract):
         for transport in both:
             transport.cluster_id = "c"
             endpoints[transport.broker_id] = transport.serve("tcp://127.0.0.1:0")
+        self.asker = TcpTransport(role="client", now_ms=now_ms, endpoint_of=endpoints.get)
         yield both[0], both[1]
-        for transport in both:
+        for transport in (*both, self.asker):
             transport.close()
+
+    def client(self, ends: tuple[Transport, Transport]) -> Transport:
+        return self.asker
 
     def pump(self, ends: tuple[Transport, Transport], done: Callable[[], bool]) -> None:
         quiet = 0
         while not done() and quiet < 20:  # loopback: 10 ms of silence each time mean that nothing is under way
-            taken = [end.poll(0.01) for end in ends if isinstance(end, TcpTransport)]
+            taken = [end.poll(0.01) for end in (*ends, self.asker) if isinstance(end, TcpTransport)]
             quiet = 0 if any(taken) else quiet + 1
 
 

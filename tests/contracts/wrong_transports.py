@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from replog.errors import UsageError
-from replog.messages import Fetched
+from replog.messages import ControlledShutdown, ControlledShutdownAnswer, Fetched
 from replog.model import Address
 from replog.ports import Transport
 from replog.testing.transport_contract import TransportContract
@@ -140,6 +140,72 @@ class CrossedWhenFull(Right):
         super().send(sender, sender if len(self) >= WAITING_MAX else to, message)
 
 
+class PerSenderThread(Right):
+    """Each sender has a thread, as each connection has in many servers: one receiver has several at once."""
+
+    def carry(self) -> None:
+        items = list(self._queue)
+        self._queue.clear()
+        senders = {sender for _listener, sender, _message in items}
+        together = threading.Barrier(max(1, len(senders)))
+        threads = [threading.Thread(target=self._hand_over, args=(items, sender, together)) for sender in senders]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _hand_over(self, items: list[Any], of: Address, together: threading.Barrier) -> None:
+        together.wait()
+        for listener, sender, message in items:
+            if sender == of:
+                listener.receive(sender, message)
+
+
+class DropsLists(Right):
+    """Carries one slice of each partition."""
+
+    def send(self, sender: Address, to: Address, message: Any) -> None:
+        if isinstance(message, Fetched):
+            for entry in message.entries:
+                entry.slices[1:] = []  # also of what the sender has
+        super().send(sender, to, message)
+
+
+class LosesProduce(Right):
+    """Knows three kinds of messages, and drops the others."""
+
+    def send(self, sender: Address, to: Address, message: Any) -> None:
+        if isinstance(message, Fetched | ControlledShutdown | ControlledShutdownAnswer):
+            super().send(sender, to, message)
+
+
+class LateUnlisten(Right):
+    """Looks for the receiver when a message is there: what was under way to one comes to the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lives: dict[Address, Any] = {}
+
+    def listen(self, address: Address, receive: Callable[[Address, Any], None]) -> None:
+        super().listen(address, receive)
+        earlier, now = self._lives.get(address), self._listeners[address]
+        self._lives[address] = now
+        moved = [(now if listener is earlier else listener, sender, message) for listener, sender, message in self._queue]
+        self._queue.clear()
+        self._queue.extend(moved)
+
+
+class Closes(Right):
+    """Takes nothing more once it is closed, but goes on with what it has."""
+
+    def close(self) -> None:
+        self._closed = True
+
+    def send(self, sender: Address, to: Address, message: Any) -> None:
+        if not self._closed:
+            super().send(sender, to, message)
+
+
 CAUGHT_BY: dict[type[Right], str] = {
     OnlyIntegers: "test_an_address_may_be_a_tuple",
     SenderOfItsTuple: "test_an_address_may_be_a_tuple",
@@ -152,6 +218,11 @@ CAUGHT_BY: dict[type[Right], str] = {
     RaisesWhenFull: "test_send_takes_whatever_waits_already",
     DropsForEver: "test_send_takes_whatever_waits_already",
     CrossedWhenFull: "test_send_takes_whatever_waits_already",
+    PerSenderThread: "test_several_senders_are_received_one_at_a_time",
+    DropsLists: "test_every_kind_of_message_arrives_whole",
+    LosesProduce: "test_every_kind_of_message_arrives_whole",
+    LateUnlisten: "test_what_was_under_way_does_not_come_to_a_later_listener",
+    Closes: "test_what_was_under_way_is_dropped_by_close",
 }
 """The wrong transports, and a test of the suite that fails for each."""
 RIGHT: dict[type[Right], list[str]] = {Right: sorted(set(CAUGHT_BY.values()))}

@@ -20,6 +20,7 @@ from replog.messages import ControlledShutdown, ControlledShutdownAnswer, Fetche
 from replog.model import Address, PartitionId
 from replog.ports import Transport
 from replog.slices import MemorySlice
+from replog.testing.message_samples import Who, contents, message_samples
 
 __all__ = ["TransportContract"]
 
@@ -28,6 +29,8 @@ LARGE_BYTES = BrokerConfig().fetch_bytes_max
 MANY = 5_000
 STAY_S = 0.005
 """How long a receiver stays where it is, to see whether another thread comes."""
+HELD_S = 0.25
+"""How long a receiver holds one message while others are under way, if their transport has threads: it may wait for that receiver."""
 _inside = threading.local()
 
 
@@ -67,15 +70,38 @@ class Inbox:
         return [message for _sender, message in self.items]
 
 
+class Held:
+    """An inbox that, where a thread delivers, is still at one of the first messages when `let_go` is called: the others are under way."""
+
+    def __init__(self) -> None:
+        self._released = threading.Event()
+        self._came = 0
+        self.inbox = Inbox(lambda *_: self._stay())
+
+    def _stay(self) -> None:
+        self._released.wait(HELD_S)
+
+    def let_go(self) -> None:
+        """Nothing more may come now."""
+        self._came = len(self.inbox.items)
+        self._released.set()
+
+    def came_late(self) -> list[Any]:
+        """What came after that, but for the one message that a thread may have been about to hand over."""
+        return self.inbox.messages[self._came + 1 :]
+
+
 class TransportContract:
     """The contract of `Transport`. `here` and `there` may be one object. Override `pump` if delivery takes anything but time.
 
-    Addresses are plain, as actors use them: integers for brokers, and a tuple.
+    Addresses are plain, as actors use them: integers for brokers, and tuples.
     """
 
     A, B = 1, 2
     C: Address = ("client", "x")
     """Another address that listens here. A transport that carries only what actors call themselves sets it to one of theirs."""
+    CLIENT: Address = ("client", "x")
+    """The address of a client, where `client` says."""
     patience_s = 30.0
     """After how long the suite takes a `send` for blocked."""
 
@@ -83,6 +109,10 @@ class TransportContract:
     def ends(self) -> tuple[Transport, Transport]:
         """(here, there): address A will listen here and B there, and each end knows how to reach the other's address."""
         raise NotImplementedError
+
+    def client(self, ends: tuple[Transport, Transport]) -> Transport:
+        """Where a client listens: here, unless clients have a transport of their own, which reaches B. `pump` carries for it too."""
+        return ends[0]
 
     def pump(self, ends: tuple[Transport, Transport], done: Callable[[], bool]) -> None:
         """Carry messages until `done`; return as well when nothing is under way."""
@@ -144,6 +174,22 @@ class TransportContract:
         assert later.messages == [_message(3)]
         assert inboxes[1].items == []
 
+    def test_what_was_under_way_does_not_come_to_a_later_listener(self, ends: tuple[Transport, Transport]) -> None:
+        """It was sent at the end that it is for: of what is still on its way from another process, this one need not know."""
+        earlier, later = Held(), Inbox()
+        ends[1].listen(self.B, earlier.inbox)
+        for number in range(20):
+            ends[1].send(self.B, self.B, _message(number))
+        ends[1].unlisten(self.B)
+        ends[1].listen(self.B, later)
+        earlier.let_go()
+        self.pump(ends, lambda: bool(later.items))
+        assert later.items == []
+        assert earlier.came_late() == []
+        ends[1].send(self.B, self.B, _message(20))
+        self.pump(ends, lambda: bool(later.items))
+        assert later.items == [(self.B, _message(20))]
+
     def test_an_address_may_be_a_tuple(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
         """It stays what it is, also as the sender: who a message is from decides whether it counts."""
         third = Inbox()
@@ -159,6 +205,32 @@ class TransportContract:
         self.pump(ends, lambda: len(inboxes[1].items) == 2)
         assert inboxes[1].items[1] == (self.A, _message(3))
         assert inboxes[0].items == []
+
+    def test_every_kind_of_message_arrives_whole(self, ends: tuple[Transport, Transport]) -> None:
+        """None is lost, and nothing of one: all that actors say to each other, with several of whatever there may be several of."""
+        here: dict[Who, tuple[Transport, Address]] = {
+            "broker": (ends[0], self.A),
+            "controller": (ends[0], ("controller", self.A)),
+            "client": (self.client(ends), self.CLIENT),
+        }
+        there: dict[Who, Address] = {"broker": self.B, "controller": ("controller", self.B), "client": None}
+        inboxes: dict[Who, Inbox] = {who: Inbox() for who in here}
+        here["client"][0].listen(self.CLIENT, inboxes["client"])
+        for who in ("broker", "controller"):
+            here[who][0].listen(here[who][1], Inbox())
+            ends[1].listen(there[who], inboxes[who])
+        for sample, (_, _, same) in zip(message_samples(), message_samples(), strict=True):
+            end, sender = (ends[1], self.B) if sample.to == "client" else here[sample.sender]
+            inbox = inboxes[sample.to]
+            before = len(inbox.items)
+            end.send(sender, there[sample.to], sample.message)
+            self.pump(ends, lambda inbox=inbox, before=before: len(inbox.items) > before)  # type: ignore[misc]
+            came = inbox.items[before:]
+            assert [contents(message) for _, message in came] == [contents(same)], type(same).__name__
+            if sample.sender == "client":
+                there["client"] = came[0][0]  # as a broker there calls it
+            else:
+                assert came[0][0] == sender
 
     def test_a_large_message_arrives_whole(self, ends: tuple[Transport, Transport]) -> None:
         data = bytes(range(256)) * (LARGE_BYTES // 256)
@@ -206,6 +278,22 @@ class TransportContract:
         assert inbox.faults == []
         assert sorted(message.request for message in inbox.messages) == list(range(20))
 
+    def test_several_senders_are_received_one_at_a_time(self, ends: tuple[Transport, Transport]) -> None:
+        """What several say to one actor comes to it one after the other, also where each of them has a queue of its own."""
+        inbox = Inbox(stays=True)
+        ends[0].listen(self.A, Inbox())
+        ends[0].listen(self.C, Inbox())
+        ends[1].listen(self.B, inbox)
+        said: list[tuple[Address, Any]] = []
+        for number in range(20):
+            said += [(self.A, _message(number)), (self.C, ControlledShutdownAnswer(self.B, number, 1, 0)), (self.B, _message(number))]
+        for sender, message in said:
+            ends[sender == self.B].send(sender, self.B, message)
+        self.pump(ends, lambda: len(inbox.items) == len(said))
+        assert inbox.faults == []
+        assert [one for one in said if inbox.items.count(one) != 1] == []
+        assert len(inbox.items) == len(said)
+
     def test_send_takes_whatever_waits_already(self, ends: tuple[Transport, Transport], inboxes: tuple[Inbox, Inbox]) -> None:
         """Nobody takes anything meanwhile. What is too much may be dropped; what comes later gets through."""
         with _within(self.patience_s, "send"):
@@ -230,6 +318,19 @@ class TransportContract:
         assert inboxes[1].items == []
         with pytest.raises(UsageError):
             ends[0].listen(9, Inbox())
+
+    def test_what_was_under_way_is_dropped_by_close(self, ends: tuple[Transport, Transport]) -> None:
+        held = Held()
+        ends[0].listen(self.A, Inbox())
+        ends[1].listen(self.B, held.inbox)
+        for number in range(20):
+            ends[0].send(self.A, self.B, _message(number))
+            ends[1].send(self.B, self.B, _message(number))
+        for end in ends:
+            end.close()
+        held.let_go()
+        self.pump(ends, lambda: bool(held.came_late()))
+        assert held.came_late() == []
 
 
 def _message(number: int) -> Fetched:
