@@ -36,7 +36,10 @@ class Transport(ABC):
 
     @abstractmethod
     def unlisten(self, address: Address) -> None:
-        """Stop delivering; messages under way are dropped. Idempotent."""
+        """Stop delivering; messages under way are dropped. Idempotent.
+
+        What another process has sent may still come to whoever listens there later: actors know by its epochs that it is old.
+        """
 
     @abstractmethod
     def send(self, sender: Address, to: Address, message: Any) -> None:
@@ -46,7 +49,8 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Deliver nothing any more, and let go of all that it holds. Idempotent."""
 
 
 @define
