@@ -79,6 +79,15 @@ class TestMemory(LogContract):
         return MemoryLives()
 
 
+def test_a_directory_that_nobody_else_can_open_is_not_asked_for_a_lock() -> None:
+    class Unlocked(LogContract):
+        is_locked = False
+
+    tests = {name for name in dir(LogContract) if name.startswith("test_")}
+    left_out = {name for name in tests if getattr(Unlocked, name) is None}
+    assert left_out == {"test_an_open_directory_is_refused_to_everybody_else"}
+
+
 class TestFilesOnARealDisk(LogContract):
     @pytest.fixture
     def lives(self, tmp_path: Path) -> RealLives:

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from tests.contracts import wrong_stores, wrong_transports
+from tests.contracts import wrong_logs, wrong_stores, wrong_transports
 
 import replog.testing
 from replog.testing import SUITES
@@ -36,8 +36,9 @@ def outcomes(tests: Sequence[str], folder: Path) -> dict[str, str]:
     [
         ("wrong_stores.py::TestStore", wrong_stores.CAUGHT_BY, wrong_stores.RIGHT),
         ("wrong_transports.py::TestTransport", wrong_transports.CAUGHT_BY, wrong_transports.RIGHT),
+        ("wrong_logs.py::TestLog", wrong_logs.CAUGHT_BY, wrong_logs.RIGHT),
     ],
-    ids=["stores", "transports"],
+    ids=["stores", "transports", "logs"],
 )
 def test_who_breaks_a_rule_is_caught(
     suite: str, caught_by: Mapping[type[Any], str], right: Mapping[type[Any], Sequence[str]], tmp_path: Path

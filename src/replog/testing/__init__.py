@@ -12,6 +12,7 @@ SUITES = (
     "lasting_contract",
     "log_contract",
     "log_directory_contract",
+    "log_flush_contract",
     "log_samples",
     "race_contract",
     "session_contract",

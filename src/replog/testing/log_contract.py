@@ -10,14 +10,13 @@
 
 from __future__ import annotations
 
-from errno import EMFILE
-
 import pytest
 
 from replog.config import TopicConfig
-from replog.errors import LogFull, UsageError
+from replog.errors import UsageError
 from replog.ports import Log, LogDirectory, Writer
 from replog.testing.log_directory_contract import LogDirectoryContract
+from replog.testing.log_flush_contract import LogFlushContract
 from replog.testing.log_samples import (
     FIRST,
     TOPIC_ID,
@@ -75,7 +74,7 @@ def _floors(log: Log) -> dict[int, int]:
     return found
 
 
-class LogContract(LogDirectoryContract):
+class LogContract(LogDirectoryContract, LogFlushContract):
     """The contract of `Log`, and of the directory it lives in."""
 
     # --------------------------------------------------------------------------------------------- append and read
@@ -98,25 +97,31 @@ class LogContract(LogDirectoryContract):
     def test_a_read_begins_with_the_batch_that_holds_the_offset(self, log: Log) -> None:
         for _ in range(20):
             append(log, 3)
-        for offset in range(60):
-            assert stored_batches(log, offset)[0].base_offset == offset // 3 * 3
+        for _ in range(2):
+            for offset in range(60):
+                assert stored_batches(log, offset)[0].base_offset == offset // 3 * 3
+            log.forget_tail()  # once more, of what is stored
 
     def test_a_read_ends_at_a_batch_below_its_limit(self, log: Log) -> None:
         for _ in range(20):
             append(log, 3)
-        for limit in range(61):
-            batches = stored_batches(log, 0, limit)
-            assert [b.base_offset for b in batches] == list(range(0, limit // 3 * 3, 3))
-        assert stored_batches(log, 59, 1_000)[-1].end_offset == 60
-        assert log.read(60, 1_000, 1 << 20) == []
+        for _ in range(2):
+            for limit in range(61):
+                batches = stored_batches(log, 0, limit)
+                assert [b.base_offset for b in batches] == list(range(0, limit // 3 * 3, 3))
+            assert stored_batches(log, 59, 1_000)[-1].end_offset == 60
+            assert log.read(60, 1_000, 1 << 20) == []
+            log.forget_tail()  # once more, of what is stored
 
     def test_a_read_stays_below_its_size_but_one_batch_goes_through(self, log: Log) -> None:
         sizes = [append(log, n % 4 + 1).length for n in range(20)]
-        for count in range(1, 20):
-            room = sum(sizes[:count])
-            assert len(stored_batches(log, 0, max_bytes=room)) == count
-            assert len(stored_batches(log, 0, max_bytes=room - 1)) == max(1, count - 1)
-        assert len(stored_batches(log, 0, max_bytes=0)) == 1
+        for _ in range(2):
+            for count in range(1, 20):
+                room = sum(sizes[:count])
+                assert len(stored_batches(log, 0, max_bytes=room)) == count
+                assert len(stored_batches(log, 0, max_bytes=room - 1)) == max(1, count - 1)
+            assert len(stored_batches(log, 0, max_bytes=0)) == 1
+            log.forget_tail()  # once more, of what is stored
 
     def test_the_tail_is_read_like_everything_else(self, log: Log) -> None:
         append(log, 2)
@@ -373,6 +378,16 @@ class LogContract(LogDirectoryContract):
         log.truncate_to(20)
         assert (log.start_offset, log.end_offset) == (20, 20)
 
+    def test_a_reset_log_says_that_it_does_not_know_every_producer(self, log: Log) -> None:
+        """In this life, not only in the next one: who wrote below its start is no new producer."""
+        append(log, 2, producer=(5, 0, 0))
+        assert not log.producers.forgetful
+        for cut, offset in ((log.reset_to, 1_000), (log.reset_to, 40), (log.truncate_to, 20)):  # the last one: to below its start
+            cut(offset)
+            assert log.producers.forgetful
+            append(log, 2, producer=(6, 0, 0))
+            assert log.producers.forgetful
+
     @pytest.mark.parametrize("how", ["clean", "process", "power"])
     def test_a_log_of_which_all_has_expired_knows_the_epoch_of_its_last_record(
         self, lives: Lives, directory: LogDirectory, log: Log, how: Ending
@@ -445,55 +460,3 @@ class LogContract(LogDirectoryContract):
         assert log.producers.get(1) is None
         assert log.producers.get(2) is not None
         assert log.producers.forgetful
-
-    # --------------------------------------------------------------------------------------------------- flushing
-
-    def test_a_flush_covers_what_was_appended_before_it(self, log: Log) -> None:
-        append(log, 2)
-        token = log.flush()
-        assert token is not None
-        assert (token.end, token.identity) == (2, FIRST)
-        append(log, 2)
-        token.run()
-        assert log.flushed_end == 0
-        log.flushed(token)
-        assert log.flushed_end == 2
-        flush(log)
-        assert log.flushed_end == 4
-        assert log.flush() is None
-
-    def test_a_flush_that_finds_no_descriptors_is_done_later(self, log: Log) -> None:
-        append(log, 2)
-        token = log.flush()
-        assert token is not None
-        token.run()
-        token.error = OSError(EMFILE, "Too many open files")
-        assert not token.failed
-        with pytest.raises(LogFull):
-            log.flushed(token)
-        assert log.flushed_end == 0
-        append(log, 2)
-        flush(log)
-        assert log.flushed_end == 4
-
-    def test_a_flush_from_before_a_truncation_proves_nothing(self, log: Log) -> None:
-        append(log, 2)
-        append(log, 2)
-        token = log.flush()
-        assert token is not None
-        log.truncate_to(2)
-        append(log, 2, epoch=1)
-        log.flushed(token.run())
-        assert log.flushed_end == 0
-        assert log.flush() is not None
-
-    def test_older_flushes_never_move_the_flushed_end_back(self, log: Log) -> None:
-        append(log, 2)
-        older = log.flush()
-        append(log, 2)
-        newer = log.flush()
-        assert older is not None
-        assert newer is not None
-        log.flushed(newer.run())
-        log.flushed(older.run())
-        assert log.flushed_end == 4

@@ -18,6 +18,16 @@ __all__ = ["LogDirectoryContract"]
 class LogDirectoryContract:
     """The contract of `LogDirectory`."""
 
+    is_locked = True
+    """Whether a directory that is open is refused to whoever opens it too: see `Lives.open`. False only for one in memory that nobody but
+    its owner can reach; files and servers that anybody can open need a lock."""
+
+    def __init_subclass__(cls) -> None:
+        """What a directory does not do is not asked of it: pytest then finds no such test."""
+        super().__init_subclass__()
+        if not cls.is_locked:
+            setattr(cls, LogDirectoryContract.test_an_open_directory_is_refused_to_everybody_else.__name__, None)
+
     @pytest.fixture
     def lives(self) -> Lives:
         """A directory that was never opened."""
@@ -44,6 +54,23 @@ class LogDirectoryContract:
         assert directory.get(PartitionId(TOPIC_ID, 0, 1)) is None
         assert directory.topic_of(FIRST) == "orders"
         assert len(directory.directory_id) == 32
+
+    def test_an_open_directory_is_refused_to_everybody_else(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
+        append(log, 2)
+        for _ in range(2):  # twice: to be refused does not take the lock from who has it
+            with pytest.raises(UsageError):
+                lives.open()
+            append(log, 2)
+            directory.create([LogStart(SECOND, "orders", SMALL)])
+        lives.end("clean")
+        next_life = lives.open()
+        assert next_life.loss.lives == (directory.incarnation,), "who was refused was no life"
+        assert (next_life.loss.kind, next_life.identities()) == ("none", [FIRST, SECOND])
+        found = next_life.get(FIRST)
+        assert found is not None
+        assert len(shown(found)) == 6
+        with pytest.raises(UsageError):
+            lives.open()
 
     def test_a_new_configuration_is_taken_over(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])

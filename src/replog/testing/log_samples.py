@@ -45,7 +45,11 @@ class Lives(Protocol):
     """One directory through its lives."""
 
     def open(self, *, limits: BrokerConfig | None = None) -> LogDirectory:
-        """Open the directory: empty the first time, after that with what its last life left."""
+        """Open the directory: empty the first time, after that with what its last life left.
+
+        A directory is of one life at a time. While one is open this raises UsageError and leaves it alone; `end` still ends that one.
+        It must be the directory that refuses, as it would another process. Set `is_locked = False` in the suite if it cannot.
+        """
 
     def end(self, how: Ending) -> None:
         """End the current life: stop cleanly, kill the process, or cut the power so that whatever was not flushed is lost."""
