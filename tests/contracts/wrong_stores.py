@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 from attrs import evolve
+from tests.contracts.test_custom_store import JsonStore
 
 from replog.errors import ReplogError
 from replog.metadata.file import FileStore, _SharedFile
@@ -116,6 +117,25 @@ class KeepAliveRaises(InMemory):
         self._alive()
 
 
+class KeepAliveWaits(InMemory):
+    """Its owner cannot say that it lives while a callback is told."""
+
+    def __init__(self, *, _tree: _Tree | None = None) -> None:
+        super().__init__(_tree=_tree)
+        self._telling = threading.RLock()
+
+    def watch(self, path: str, changed: Callable[[str], None]) -> None:
+        def tell(path: str) -> None:
+            with self._telling:
+                changed(path)
+
+        super().watch(path, tell)
+
+    def keep_alive(self) -> None:
+        with self._telling:
+            super().keep_alive()
+
+
 class AnotherIdEachTime(InMemory):
     """Nobody finds the session again."""
 
@@ -164,6 +184,20 @@ class Torn(InMemory):
 
     def __init__(self, *, _tree: _Tree | None = None) -> None:
         super().__init__(_tree=_tree or _TornTree())
+
+
+class Zombie(InMemory):
+    """Looks at its session in one request, and writes in the next."""
+
+    def commit(self, ops: Sequence[Op]) -> list[int]:
+        super().commit([])
+        _apart.wait(0.001)
+        with self._tree._lock:
+            transaction = Transaction(self._tree, self._session_id)
+            numbers = transaction.apply(ops)
+            self._tree._store(transaction)
+        self._tree.watches.deliver()
+        return numbers
 
 
 class CreatedOnlyWithVersion(InMemory):
@@ -271,17 +305,33 @@ class AliveByItsThread(FileStore):
     def alive_ns(self, value: int | None) -> None: ...
 
 
+class Json(JsonStore):  # type: ignore[misc]
+    """The store of the example, where another process finds it."""
+
+    def __init__(self, folder: Path, *, session_ms: int = 0) -> None:
+        super().__init__(folder.with_suffix(""))  # its sessions do not end by time
+
+
+class NoDeath(Json):
+    """Nobody finds out that a process has died."""
+
+    def _is_gone(self, session: str) -> bool:
+        return False
+
+
 CAUGHT_BY: dict[type[MetadataStore], str] = {
     ChecksThenWrites: "test_of_threads_that_race_on_a_version_one_wins",
     ChecksEarly: "test_a_check_holds_until_its_transaction_is_applied",
     ReusesIds: "test_a_session_that_was_ended_stays_ended_whoever_comes_after_it",
     SilentEach: "test_the_transactions_of_commit_each_fire_watches",
     OneWatchPerPath: "test_each_of_several_callbacks_on_a_path_is_told",
+    KeepAliveWaits: "test_keep_alive_does_not_wait_for_a_callback",
     KeepAliveRaises: "test_keep_alive_never_raises",
     AnotherIdEachTime: "test_session_ids_differ",
     OneListener: "test_a_session_that_was_ended_writes_no_more",
     ChangeableValues: "test_create_then_read",
     Torn: "test_a_transaction_is_seen_whole_or_not_at_all",
+    Zombie: "test_a_session_that_is_ended_while_it_writes_has_then_written",
     CreatedOnlyWithVersion: "test_a_node_that_was_written_anew_is_another_one",
     RemovesByPath: "test_what_took_the_place_of_an_ephemeral_node_stays_when_its_session_closes",
     TellsWhoCloses: "test_who_closes_is_told_nothing",
@@ -291,10 +341,11 @@ CAUGHT_BY: dict[type[MetadataStore], str] = {
     Forgets: "test_nodes_and_numbers_outlive_the_last_session",
     NeverExpires: "test_a_session_whose_owner_falls_silent_ends_by_its_time",
     AliveByItsThread: "test_a_session_whose_owner_falls_silent_ends_by_its_time",
+    NoDeath: "test_the_session_of_a_process_that_is_killed_ends",
 }
 """The wrong stores, and a test of the suite that fails for each."""
 RIGHT: dict[type[MetadataStore], list[str]] = {
-    kind: sorted({test for wrong, test in CAUGHT_BY.items() if issubclass(wrong, kind)}) for kind in (InMemory, FileStore)
+    kind: sorted({test for wrong, test in CAUGHT_BY.items() if issubclass(wrong, kind)}) for kind in (InMemory, FileStore, Json)
 }
 """The stores that they are made of, and the same tests, which pass."""
 
@@ -306,17 +357,17 @@ class TestStore(MetadataStoreContract):
 
     @pytest.fixture
     def open_session(self, kind: Any, tmp_path: Path) -> OpenSession:
+        if kind in CAUGHT_BY:
+            self.patience_s = 1.0
         return kind().session if issubclass(kind, MemoryStore) else partial(kind, tmp_path / "store.db")
 
     @pytest.fixture
     def open_short_session(self, kind: Any, tmp_path: Path) -> OpenSession:
-        if kind in CAUGHT_BY:
-            self.patience_s = 1.0
         return partial(kind, tmp_path / "store.db", session_ms=SESSION_MS_MIN)
 
     def end(self, store: MetadataStore, other: MetadataStore) -> None:
         if isinstance(store, MemoryStore):
             store.expire()
         else:
-            assert isinstance(other, FileStore)
+            assert isinstance(other, FileStore | JsonStore)
             other.end_session(store.session_id)

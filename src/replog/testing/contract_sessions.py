@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,7 +12,7 @@ import pytest
 
 from replog.ports import MetadataStore
 
-__all__ = ["ContractSessions", "OpenSession", "asked_if"]
+__all__ = ["ContractSessions", "Kept", "OpenSession", "asked_if", "kept_alive"]
 
 OpenSession = Callable[[], MetadataStore]
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -32,8 +34,9 @@ class ContractSessions:
     lasts = True
     """Whether nodes and numbers outlive the last session. False for a store in memory that is gone with it."""
     is_shared = True
-    """Whether other processes can open the same store. `open_session` is then something that can be handed to one, such as
-    `functools.partial(MyStore, folder)`. False for a store of one process."""
+    """Whether other processes can open the same store. `open_session`, and `open_short_session` where sessions expire, are then
+    something that can be handed to one, such as `functools.partial(MyStore, folder)`: one sees the same tree, and one is killed.
+    False for a store of one process."""
     expires = True
     """Whether a session ends by its time once its owner is silent. False where only `close` and the end of a process end one."""
     patience_s = 30.0
@@ -93,3 +96,31 @@ def _closed_later(open_session: OpenSession) -> Iterator[OpenSession]:
     yield another
     for store in opened:
         store.close()
+
+
+class Kept:
+    """How long it took at most from one call to the end of the next."""
+
+    longest_s = 0.0
+
+
+@contextmanager
+def kept_alive(store: MetadataStore) -> Iterator[Kept]:
+    """As an owner does whose loop goes on, whatever its other threads wait for."""
+    over, kept = threading.Event(), Kept()
+
+    def run() -> None:
+        since_s = time.monotonic()
+        while not over.wait(0.01):
+            began_s = time.monotonic()
+            store.keep_alive()
+            kept.longest_s = max(kept.longest_s, time.monotonic() - since_s)
+            since_s = began_s
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield kept
+    finally:
+        over.set()
+        thread.join()

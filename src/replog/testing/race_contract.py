@@ -6,15 +6,16 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from replog.ports import Check, Conflict, Create, MetadataStore, Op, Put
+from replog.ports import Check, Conflict, Create, MetadataStore, Op, Put, SessionLost, UnknownOutcome
 from replog.testing.contract_sessions import ContractSessions, OpenSession
 
 __all__ = ["RaceContract"]
 
 ROUNDS = 25
 WHOLE_ROUNDS = 100
+ENDED_ROUNDS = 25
 THREADS_PER_SESSION = 2
 
 
@@ -70,6 +71,51 @@ class RaceContract(ContractSessions):
                 over.set()
             looking.result()
         assert [found for found in read if found != sorted(found)] == []
+
+    def test_a_session_that_is_ended_while_it_writes_has_then_written(self, sessions: OpenSession) -> None:
+        """That it lives must hold when its transaction is applied, as any check: who has seen its end sees no write of it later."""
+        other = sessions()
+        other.commit([Create("/seat", b"")])
+        late = []
+        for _ in range(ENDED_ROUNDS):
+            one = sessions()
+            with _threads_in_turns(), _writing(one, "/seat"):
+                self.end(one, other)
+                seen = _version(other, "/seat")
+            late.append(_version(other, "/seat") - seen)
+        assert late == [0] * ENDED_ROUNDS, f"writes of a session after its end, in each round: {late}"
+
+
+@contextmanager
+def _writing(store: MetadataStore, path: str) -> Iterator[None]:
+    """A thread puts a node as fast as it can, until its session is lost; it has come to its end when this is over."""
+    begun, over = threading.Event(), threading.Event()
+
+    def write() -> None:
+        try:
+            while not over.is_set():
+                with suppress(UnknownOutcome):  # its end breaks the connection of some
+                    store.commit([Put(path, b"")])
+                begun.set()
+        except SessionLost:
+            return
+        finally:
+            begun.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        begun.wait()
+        try:
+            yield
+        finally:
+            over.set()
+        writing.result()
+
+
+def _version(store: MetadataStore, path: str) -> int:
+    found = store.read(path)
+    assert found is not None
+    return found.version
 
 
 def _number(store: MetadataStore, path: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import Final
 
@@ -13,7 +13,7 @@ import pytest
 
 from replog.errors import UsageError
 from replog.ports import Conflict, Create, Delete, MetadataStore, Op, Put, SessionLost, UnknownOutcome, Versioned
-from replog.testing.contract_sessions import ContractSessions, OpenSession, asked_if
+from replog.testing.contract_sessions import ContractSessions, OpenSession, asked_if, kept_alive
 from replog.testing.eventually import eventually
 
 __all__ = ["SessionContract"]
@@ -154,6 +154,31 @@ class SessionContract(ContractSessions):
             two.commit([Create("/late", b"")])
         assert sessions().list("/") == []
 
+    def test_keep_alive_does_not_wait_for_a_callback(self, sessions: OpenSession) -> None:
+        """An owner says that it lives whatever its store is at: here a callback of a watch, which goes on when the calls have returned."""
+        one, two = sessions(), sessions()
+        two.commit([Create("/a", b"")])
+        begun, returned = threading.Event(), threading.Event()
+        in_time: list[bool] = []
+
+        def hold(path: str) -> None:
+            begun.set()
+            in_time.append(returned.wait(self.patience_s))
+
+        def deliver() -> None:
+            two.commit([Put("/a", b"1")])
+            self.settle(begun.is_set, one, two)
+
+        one.watch("/a", hold)
+        with ThreadPoolExecutor(1) as pool:
+            delivering = pool.submit(deliver)
+            assert begun.wait(self.patience_s)
+            for store in (one, two):
+                store.keep_alive()
+            returned.set()
+            delivering.result()
+        assert in_time == [True]
+
     @asked_if("expires")
     def test_a_session_whose_owner_falls_silent_ends_by_its_time(self, sessions: OpenSession, short_sessions: OpenSession) -> None:
         """Whatever else goes on in its process: another thread, or a connection that is up."""
@@ -175,11 +200,11 @@ class SessionContract(ContractSessions):
                 return True
             raise AssertionError("a session that has ended has written")
 
-        with _kept_alive(other):
+        with kept_alive(other):
             eventually(lambda: other.list("/ids") == [], self.patience_s)
             self.settle(lambda: len(fired) == 2, other)
             eventually(lambda: sorted(fired) == ["/ids", "/ids/1"], self.patience_s)
-            with _kept_alive(one):  # the owner is back, too late
+            with kept_alive(one):  # the owner is back, too late
                 eventually(lambda: "lost" in states, self.patience_s)
                 eventually(lost, self.patience_s)
             assert other.read("/ids/1") is None
@@ -193,7 +218,7 @@ class SessionContract(ContractSessions):
         for number in range(_TRIES):
             one, name, shortest_s = short_sessions(), f"one-{number}", inf
             one.commit([Create(f"/ids/{name}", b"", ephemeral=True)])
-            with _kept_alive(one) as kept, _kept_alive(other):
+            with kept_alive(one) as kept, kept_alive(other):
                 for _ in range(2):
                     silent = short_sessions()
                     silent.commit([Create("/ids/silent", b"", ephemeral=True)])
@@ -207,34 +232,6 @@ class SessionContract(ContractSessions):
                     return
             assert kept.longest_s > shortest_s / 2, f"it ended although its owner said every {kept.longest_s:.3f} s that it lives: {left}"
         raise AssertionError(f"the machine stood still in each of {_TRIES} tries: nothing can be said of sessions that are so short")
-
-
-class _Kept:
-    """How long it took at most from one call to the end of the next."""
-
-    longest_s = 0.0
-
-
-@contextmanager
-def _kept_alive(store: MetadataStore) -> Iterator[_Kept]:
-    """As an owner does whose loop goes on, whatever its other threads wait for."""
-    over, kept = threading.Event(), _Kept()
-
-    def run() -> None:
-        since_s = time.monotonic()
-        while not over.wait(0.01):
-            began_s = time.monotonic()
-            store.keep_alive()
-            kept.longest_s = max(kept.longest_s, time.monotonic() - since_s)
-            since_s = began_s
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield kept
-    finally:
-        over.set()
-        thread.join()
 
 
 def _in_another_thread(call: Callable[[], None]) -> None:
