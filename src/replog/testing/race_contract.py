@@ -16,6 +16,7 @@ __all__ = ["RaceContract"]
 ROUNDS = 25
 WHOLE_ROUNDS = 100
 ENDED_ROUNDS = 25
+ENDED_THREADS = 4
 THREADS_PER_SESSION = 2
 
 
@@ -88,7 +89,7 @@ class RaceContract(ContractSessions):
 
 @contextmanager
 def _writing(store: MetadataStore, path: str) -> Iterator[None]:
-    """A thread puts a node as fast as it can, until its session is lost; it has come to its end when this is over."""
+    """Threads put a node as fast as they can, until their session is lost; they have come to their end when this is over."""
     begun, over = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -102,14 +103,15 @@ def _writing(store: MetadataStore, path: str) -> Iterator[None]:
         finally:
             begun.set()
 
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
+    with ThreadPoolExecutor(ENDED_THREADS) as pool:
+        writing = [pool.submit(write) for _ in range(ENDED_THREADS)]
         begun.wait()
         try:
             yield
         finally:
             over.set()
-        writing.result()
+        for each in writing:
+            each.result()
 
 
 def _version(store: MetadataStore, path: str) -> int:
