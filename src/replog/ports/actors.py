@@ -28,7 +28,10 @@ __all__ = [
 
 
 class Transport(ABC):
-    """Carries messages between actors. May drop, delay, repeat and reorder; delivers to one `receive` per listener, one at a time."""
+    """Carries messages between actors. May drop, delay, repeat and reorder; delivers to one `receive` per listener, one at a time.
+
+    After `close`, which may be called again, it delivers nothing any more, and holds nothing.
+    """
 
     @abstractmethod
     def listen(self, address: Address, receive: Callable[[Address, Any], None]) -> None:
@@ -49,8 +52,7 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Deliver nothing any more, and let go of all that it holds. Idempotent."""
+    def close(self) -> None: ...
 
 
 @define
