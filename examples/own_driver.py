@@ -2,8 +2,11 @@
 
 `replog.Cluster` and `replog.Broker` are drivers that are shipped. This one carries messages, calls of the store and time itself: time
 passes as soon as there is nothing to do, and each run is the same. A driver for a network, a game loop or a test of yours has the same
-four things to do: deliver messages to `receive`, call `tick` when messages have come or `deadline_ms()` has passed, carry out what is in
-the `outbox`, and tell actors what becomes of their store's session.
+things to do: deliver messages to `receive`, call `tick` when messages have come or `deadline_ms()` has passed, carry out what is in the
+`outbox`, keep the store's session alive, and tell actors what becomes of it.
+
+Logs may be any that keep the contract. Where time does not wait, transport and store must not either: a transport that hands over what
+it has in `deliver`, as that in memory does, and a store that tells of changes at once, as those in memory and in a file do.
 
     python examples/own_driver.py
 """
@@ -34,11 +37,13 @@ from replog.transport.memory import MemoryTransport
 class World:
     """Actors, what is said between them, and what time it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, wire: MemoryTransport | None = None) -> None:
         self.now_ms = 0
-        self.wire = MemoryTransport()
+        self.wire = wire or MemoryTransport()
         self.store = MemoryStore()
         self.actors: dict[Address, tuple[Actor, MetadataStore | None]] = {}
+        self.own: list[tuple[Address, Actor, Any]] = []
+        """What a process tells its own actors: no message of the protocol, and no transport carries it."""
         self.told: list[str] = []
 
     def seat(self, address: Address, actor: Actor, session: MetadataStore | None = None) -> None:
@@ -61,7 +66,11 @@ class World:
             self._session_changed(address, "connected")
 
     def _session_changed(self, address: Address, state: SessionState) -> None:
-        self.wire.send(None, address, SessionChanged(state))
+        self._tell(address, SessionChanged(state))
+
+    def _tell(self, address: Address, news: Any) -> None:
+        if address in self.actors:
+            self.own.append((address, self.actors[address][0], news))
 
     def kill_broker(self, number: int) -> None:
         """As if its process had died: what it knew is gone, and its session ends."""
@@ -79,12 +88,18 @@ class World:
         busy = True
         while busy:
             busy = self.wire.deliver() > 0
+            own, self.own = self.own, []
+            for address, actor, news in own:
+                if self.actors.get(address, (None,))[0] is actor:  # it has not died since
+                    actor.receive(None, news, self.now_ms)
             for address, (actor, session) in list(self.actors.items()):
+                if session is not None:
+                    session.keep_alive()
                 actor.tick(self.now_ms, self.now_ms)
-                self._carry_out(address, actor, session)
-            busy = busy or len(self.wire) > 0
+                busy = self._carry_out(address, actor, session) or busy
+            busy = busy or bool(self.own)
 
-    def _carry_out(self, address: Address, actor: Actor, session: MetadataStore | None) -> None:
+    def _carry_out(self, address: Address, actor: Actor, session: MetadataStore | None) -> bool:
         box = actor.outbox
         messages, box.messages = box.messages, []
         calls, box.calls = box.calls, []
@@ -95,15 +110,16 @@ class World:
             self.wire.send(address, to, message)
         for call in calls:
             assert session is not None
-            self.wire.send(None, address, self._called(address, session, call))
+            self._tell(address, self._called(address, session, call))
         for token in flushes:  # of topics with another `flush` than "os": elsewhere a thread does this, and the loop goes on
             token.run()
-            self.wire.send(None, address, FlushDone(token))
+            self._tell(address, FlushDone(token))
+        return bool(messages or calls or flushes)
 
     def _called(self, address: Address, session: MetadataStore, call: StoreCall) -> StoreResult:
         try:
             if call.verb == "watch":
-                session.watch(call.argument, lambda path: self.wire.send(None, address, WatchFired(path)))
+                session.watch(call.argument, lambda path: self._tell(address, WatchFired(path)))
                 return StoreResult(call.call)
             return StoreResult(call.call, getattr(session, call.verb)(call.argument))
         except ReplogError as error:

@@ -18,12 +18,14 @@ from tests.contracts.test_custom_store import JsonStore
 
 from replog.errors import ReplogError
 from replog.metadata.file import FileStore, _SharedFile
-from replog.metadata.lease import SESSION_MS_MIN
 from replog.metadata.memory import MemoryStore, _Tree
 from replog.metadata.tree import Transaction
 from replog.metadata.watches import Watches
 from replog.ports import Check, Create, Delete, MetadataStore, Op, SessionState, Versioned
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
+
+SHORT_MS = 300
+"""Of sessions whose end is waited for; whoever is to be caught is waited for five times as long."""
 
 
 class InMemory(MemoryStore):
@@ -358,12 +360,12 @@ class TestStore(MetadataStoreContract):
     @pytest.fixture
     def open_session(self, kind: Any, tmp_path: Path) -> OpenSession:
         if kind in CAUGHT_BY:
-            self.patience_s = 1.0
+            self.patience_s = 5 * SHORT_MS / 1_000
         return kind().session if issubclass(kind, MemoryStore) else partial(kind, tmp_path / "store.db")
 
     @pytest.fixture
     def open_short_session(self, kind: Any, tmp_path: Path) -> OpenSession:
-        return partial(kind, tmp_path / "store.db", session_ms=SESSION_MS_MIN)
+        return partial(kind, tmp_path / "store.db", session_ms=SHORT_MS)
 
     def end(self, store: MetadataStore, other: MetadataStore) -> None:
         if isinstance(store, MemoryStore):

@@ -7,14 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from replog.client.client import Client
 from replog.client.core import ClientCore
+from replog.codec import decode, encode
 from replog.config import ClientConfig
 from replog.log.memory import MemoryLogDirectory
+from replog.model import Address
 from replog.testing.clock import SeededIds
+from replog.transport.memory import MemoryTransport
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_driver.py"
 
@@ -41,6 +45,23 @@ def test_it_works_as_printed_and_each_run_is_the_same(example: ModuleType, capsy
     assert len({line.split(" broker ")[1].split()[0] for line in lines[:2]}) == 2, "another broker leads"
 
 
+class Coded(MemoryTransport):
+    """As over a network: what arrives was read from a frame."""
+
+    def send(self, sender: Address, to: Address, message: Any) -> None:
+        super().send(sender, to, decode(b"".join(encode(message))))
+
+
+def test_no_more_goes_over_the_transport_than_messages_of_the_protocol(example: ModuleType) -> None:
+    world = example.World(Coded())
+    for number in (1, 2, 3):
+        world.start_broker(number, MemoryLogDirectory())
+    client = Client(example.InWorld(world, ClientCore("me", config=ClientConfig(), ids=SeededIds(9), bootstrap=[1, 2, 3])))
+    client.create_topic("orders", replication_factor=3)
+    client.append("orders", 0, ["a"])
+    assert [record.text() for record in client.read("orders")] == ["a"]
+
+
 def test_its_types_are_right() -> None:
     done = subprocess.run([sys.executable, "-m", "mypy", str(EXAMPLE)], cwd=EXAMPLE.parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -60,6 +81,8 @@ def test_it_flushes_and_a_broker_comes_back(example: ModuleType) -> None:
     directories[leader].crash(power=True)
     client.append("payments", 0, ["b"])
     world.start_broker(leader, directories[leader].reopened())
-    while len(client.describe("payments").partitions[0].isr) < 3:
-        world.pass_time(world.now_ms + 60_000)
+    end_ms = world.now_ms + 60_000
+    while len(client.describe("payments").partitions[0].isr) < 3 and world.now_ms < end_ms:
+        world.pass_time(end_ms)
+    assert len(client.describe("payments").partitions[0].isr) == 3
     assert [record.text() for record in client.read("payments")] == ["a", "b"]

@@ -57,7 +57,8 @@ class ContractSessions:
 
     @pytest.fixture
     def open_short_session(self) -> OpenSession:
-        """The same with the shortest session time that the store takes: it is waited for. Not needed if `expires` is False."""
+        """The same with a short session time: it is waited for, and a machine that stands still for so long ends sessions. Not needed if
+        `expires` is False."""
         raise NotImplementedError("say how a session is opened that soon ends by its time, or set `expires = False`")
 
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:

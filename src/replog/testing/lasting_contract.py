@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from replog.ports import Create, Put, SessionLost, Versioned
+from replog.ports import Create, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.contract_sessions import ContractSessions, OpenSession, asked_if, kept_alive
 from replog.testing.eventually import eventually
 
@@ -67,7 +67,7 @@ class LastingContract(ContractSessions):
         for number in range(_TRIES):
             path, fired = f"/ids/{number}", list[str]()
             with kept_alive(other):
-                with _owned_elsewhere(open_session, path) as begun:
+                with _owned_elsewhere(open_session, path, self.expires, self.patience_s) as begun:
                     for watched in ("/ids", path):
                         other.watch(watched, fired.append)
                     was_there = begun and other.list("/ids") == [str(number), "kept"]
@@ -81,7 +81,7 @@ class LastingContract(ContractSessions):
 
 
 @contextmanager
-def _owned_elsewhere(open_session: OpenSession, path: str) -> Iterator[bool]:
+def _owned_elsewhere(open_session: OpenSession, path: str, expires: bool, patience_s: float) -> Iterator[bool]:
     """While another process has an ephemeral node: it is killed at the end. False if it has lost its session before it had one."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
@@ -90,9 +90,10 @@ def _owned_elsewhere(open_session: OpenSession, path: str) -> Iterator[bool]:
         try:
             owner.start()
             theirs.close()  # the end of that process is then the end of what comes
+            assert ours.poll(patience_s), f"it has done neither within {patience_s} s"
             begun: bool = ours.recv()
         except Exception as problem:
-            raise AssertionError(_not_opened(open_session, path)) from problem
+            raise AssertionError(_not_opened(open_session, path, "open_short_session" if expires else "open_session")) from problem
         yield begun
     finally:
         if owner.pid is not None:
@@ -107,7 +108,7 @@ def _own(open_session: OpenSession, path: str, there: Connection) -> None:
     try:
         store.keep_alive()
         store.commit([Create(path, b"", ephemeral=True)])
-    except SessionLost:
+    except (SessionLost, UnknownOutcome):  # the machine stood still
         there.send(False)
         return
     there.send(True)
@@ -119,12 +120,12 @@ def _somewhere_else(process: ProcessPoolExecutor, open_session: OpenSession, pat
     try:
         return process.submit(_create, open_session, path).result()
     except Exception as problem:
-        raise AssertionError(_not_opened(open_session, path)) from problem
+        raise AssertionError(_not_opened(open_session, path, "open_session")) from problem
 
 
-def _not_opened(open_session: OpenSession, path: str) -> str:
+def _not_opened(open_session: OpenSession, path: str, fixture: str) -> str:
     return (
-        f"another process could not open a session and create {path}; it is handed `open_session`, here {open_session!r}, "
+        f"another process could not open a session and create {path}; it is handed `{fixture}`, here {open_session!r}, "
         "which must be importable there, such as functools.partial(MyStore, folder). Set `is_shared = False` if no other process "
         "can open the store"
     )

@@ -19,8 +19,8 @@ class LogDirectoryContract:
     """The contract of `LogDirectory`."""
 
     is_locked = True
-    """Whether a directory that is open is refused to whoever opens it too: see `Lives.open`. False only for one in memory that nobody but
-    its owner can reach; files and servers that anybody can open need a lock."""
+    """Whether a directory that is open is refused to whoever opens it too: see `Lives.open`. Also to the same process: it may run several
+    brokers. False only for one in memory that nobody but its owner can reach."""
 
     def __init_subclass__(cls) -> None:
         """What a directory does not do is not asked of it: pytest then finds no such test."""
@@ -71,6 +71,7 @@ class LogDirectoryContract:
         assert len(shown(found)) == 6
         with pytest.raises(UsageError):
             lives.open()
+        lives.end("clean")
 
     def test_a_new_configuration_is_taken_over(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         directory.create([LogStart(FIRST, "orders", TopicConfig(flush="ack"))])

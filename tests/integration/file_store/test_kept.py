@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.contracts.test_store import SHORT_MS
 
 from replog.metadata.file import FileStore
-from replog.metadata.lease import SESSION_MS_MIN
 from replog.ports import MetadataStore
 from replog.testing.eventually import eventually
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
@@ -27,7 +27,7 @@ def kept_apart(path: Path, session_ms: int = 9_000) -> FileStore:
 class _Kept(MetadataStoreContract):
     @pytest.fixture
     def open_short_session(self, tmp_path: Path) -> OpenSession:
-        return partial(kept_apart, tmp_path / "store.db", SESSION_MS_MIN)
+        return partial(kept_apart, tmp_path / "store.db", SHORT_MS)
 
     def settle(self, done: Callable[[], bool], *stores: MetadataStore) -> None:
         eventually(done)

@@ -46,7 +46,7 @@ class History:
     def invoke_send(self, process: str, key: str, values: Sequence[Value], acks: Acks = "all") -> Send:
         """A process starts to append a batch. `values` is kept, not copied. Raises UsageError for one text: it would be a record for each
         letter."""
-        if isinstance(values, str | bytes):
+        if isinstance(values, str | bytes | bytearray | memoryview):
             raise UsageError(f"values is {values!r}; it must be a list, of one value for each record")
         send = Send(self._rank, self._clock, process, key, values, acks)
         self.sends.append(send)

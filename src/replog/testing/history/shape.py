@@ -26,7 +26,7 @@ def check_shape(sends: Iterable[Send], polls: Iterable[Poll]) -> None:
         pairs = {(type(offset), type(value)) for offset, value in chain.from_iterable(poll.records for poll in polls)}
     except (TypeError, ValueError):
         raise _bad_poll(polls) from None
-    if not all(offset is int for offset, _ in pairs) or not _are_values(value for _, value in pairs):
+    if not all(issubclass(offset, int) for offset, _ in pairs) or not _are_values(value for _, value in pairs):
         raise _bad_poll(polls)
 
 
@@ -38,8 +38,10 @@ def _bad_poll(polls: Iterable[Poll]) -> BadHistory:
     for poll in polls:
         for one in poll.records:
             where = f"{poll.process} reads {one!r} from {poll.key} {poll.span()}"
-            if not isinstance(one, tuple | list) or len(one) != 2:
+            try:
+                offset, value = one
+            except (TypeError, ValueError):
                 return BadHistory(f"{where}; what is read is pairs of an offset and a value")
-            if not isinstance(one[0], int) or not isinstance(one[1], str | int):
+            if not isinstance(offset, int) or not isinstance(value, str | int):
                 return BadHistory(f"{where}; an offset is an integer, and a value a string or an integer (`Record.text()` is one)")
     raise AssertionError("every pair is one")
