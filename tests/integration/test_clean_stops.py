@@ -191,10 +191,12 @@ def test_a_logging_handler_on_a_thread_that_flushes_may_close(tmp_path: Path, di
     class Closing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             name = threading.current_thread().name
-            if record.getMessage().startswith("log_full"):
-                told.append(name)
-            if not closed and name.startswith("replog cluster flushes"):
+            closes = not closed and name.startswith("replog cluster flushes")
+            if closes:
                 closed.append(name)
+            if record.getMessage().startswith("log_full"):
+                told.append(name)  # only now: who looks at this asks next whether it is closed
+            if closes:
                 cluster.close()
 
     handler = Closing()
@@ -204,10 +206,11 @@ def test_a_logging_handler_on_a_thread_that_flushes_may_close(tmp_path: Path, di
         broker = cluster._embedded.running[1].broker
         disk.met = lambda: broker.outbox.events.append(Event("log_full", {"for": "the test"}))
         producer = cluster.producer()
-        while not closed:  # who waits for the record may be the one that tells of it
-            number = len(told)
+        for number in range(100):  # who waits for the record may be the one that tells of it
             assert producer.send("ack", "x").result(20).offset == number
             eventually(lambda: len(told) > number)  # noqa: B023  it is called at once
+            if closed:
+                break
         eventually(lambda: cluster._embedded.closed)
         producer.close()
     finally:
