@@ -95,10 +95,8 @@ def commands_of(lane: Lane, root: Path = ROOT) -> list[list[str]]:
 
 def status_of(command: list[str], place: memory_disk.Place | None = None) -> int:
     """Run a command to its end; its exit status."""
-    if place is None:
-        return subprocess.run(command, cwd=ROOT, check=False, env=environment()).returncode
-    variables = environment() | {"TMPDIR": str(place.folder)}
-    return subprocess.run(command, cwd=ROOT, check=False, env=variables, pass_fds=(place.held,)).returncode
+    variables, held = ({}, ()) if place is None else ({"TMPDIR": str(place.folder)}, (place.held,))
+    return subprocess.run(command, cwd=ROOT, check=False, env=environment() | variables, pass_fds=held).returncode
 
 
 def environment() -> dict[str, str]:

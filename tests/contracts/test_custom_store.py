@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
+from examples.custom_store import JsonStore
 
 from replog.errors import StoreCorrupt
 from replog.ports import Create, Delete, MetadataStore, Put
@@ -19,18 +17,6 @@ from replog.testing.eventually import eventually
 from replog.testing.store_contract import MetadataStoreContract, OpenSession
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "custom_store.py"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("custom_store", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-JsonStore: Any = load().JsonStore
 
 
 def opened(folder: Path) -> MetadataStore:

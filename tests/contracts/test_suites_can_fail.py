@@ -18,12 +18,17 @@ from replog.testing import SUITES
 HERE = Path(__file__).resolve().parent
 
 
+def told_of(tests: Sequence[str], folder: Path) -> str:
+    """Run tests of files that pytest alone passes over: what it says, with a report in `folder`."""
+    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={folder / 'report.xml'}", f"--basetemp={folder / 'tests'}"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    return subprocess.run(command, cwd=HERE.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+
+
 def outcomes(tests: Sequence[str], folder: Path) -> dict[str, str]:
-    """Run tests of files that pytest alone passes over: what became of each."""
-    report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--basetemp={folder / 'tests'}"]
-    run = subprocess.run([*command, *tests], cwd=HERE.parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert report.exists(), run.stdout
+    """What became of each of such tests."""
+    told, report = told_of(tests, folder), folder / "report.xml"
+    assert report.exists(), told
     found = {}
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
@@ -51,10 +56,8 @@ def test_who_breaks_a_rule_is_caught(
 def test_pytest_explains_what_a_suite_asserts(tmp_path: Path) -> None:
     """An assertion of a module that pytest does not rewrite says `AssertionError`, and nothing of what was found."""
     kind = wrong_stores.ChangeableValues
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'tests'}"]
     one = f"{HERE}/wrong_stores.py::TestStore::{wrong_stores.CAUGHT_BY[kind]}[{kind.__name__}]"
-    told = subprocess.run([*command, one], cwd=HERE.parents[1], capture_output=True, text=True).stdout
-    assert "AssertionError: assert <class 'bytearray'> is bytes" in told
+    assert "AssertionError: assert <class 'bytearray'> is bytes" in told_of([one], tmp_path)
 
 
 def test_every_module_with_assertions_of_a_suite_is_rewritten() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from examples import own_driver
 
 from replog.client.client import Client
 from replog.client.core import ClientCore
@@ -23,20 +22,14 @@ from replog.transport.memory import MemoryTransport
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "own_driver.py"
 
 
-@pytest.fixture
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("own_driver", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def client_in(world: own_driver.World) -> Client:
+    return Client(own_driver.InWorld(world, ClientCore("me", config=ClientConfig(), ids=SeededIds(9), bootstrap=[1, 2, 3])))
 
 
-def test_it_works_as_printed_and_each_run_is_the_same(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_works_as_printed_and_each_run_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for _ in range(2):
-        example.main()
+        own_driver.main()
         told.append(capsys.readouterr().out)
     assert told[0] == told[1]
     lines = told[0].splitlines()
@@ -52,11 +45,11 @@ class Coded(MemoryTransport):
         super().send(sender, to, decode(b"".join(encode(message))))
 
 
-def test_no_more_goes_over_the_transport_than_messages_of_the_protocol(example: ModuleType) -> None:
-    world = example.World(Coded())
+def test_no_more_goes_over_the_transport_than_messages_of_the_protocol() -> None:
+    world = own_driver.World(Coded())
     for number in (1, 2, 3):
         world.start_broker(number, MemoryLogDirectory())
-    client = Client(example.InWorld(world, ClientCore("me", config=ClientConfig(), ids=SeededIds(9), bootstrap=[1, 2, 3])))
+    client = client_in(world)
     client.create_topic("orders", replication_factor=3)
     client.append("orders", 0, ["a"])
     assert [record.text() for record in client.read("orders")] == ["a"]
@@ -67,12 +60,12 @@ def test_its_types_are_right() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_it_flushes_and_a_broker_comes_back(example: ModuleType) -> None:
-    world = example.World()
+def test_it_flushes_and_a_broker_comes_back() -> None:
+    world = own_driver.World()
     directories = {number: MemoryLogDirectory() for number in (1, 2, 3)}
     for number, directory in directories.items():
         world.start_broker(number, directory)
-    client = Client(example.InWorld(world, ClientCore("me", config=ClientConfig(), ids=SeededIds(9), bootstrap=[1, 2, 3])))
+    client = client_in(world)
     client.create_topic("payments", replication_factor=3, flush="ack")
     client.append("payments", 0, ["a"])
     leader = client.leader("payments", 0)

@@ -6,29 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import pytest
 
 from replog.ports import MetadataStore
+from replog.testing.contract_traits import ContractTraits
 
-__all__ = ["ContractSessions", "Kept", "OpenSession", "asked_if", "kept_alive"]
+__all__ = ["ContractSessions", "Kept", "OpenSession", "kept_alive"]
 
 OpenSession = Callable[[], MetadataStore]
-Test = TypeVar("Test", bound=Callable[..., None])
 
 
-def asked_if(trait: str) -> Callable[[Test], Test]:
-    """The test is asked only of stores whose class has `trait`."""
-
-    def mark(test: Test) -> Test:
-        test.asked_if = trait  # type: ignore[attr-defined]
-        return test
-
-    return mark
-
-
-class ContractSessions:
+class ContractSessions(ContractTraits):
     """Sessions on one store, which is empty for each test."""
 
     lasts = True
@@ -41,14 +30,6 @@ class ContractSessions:
     """Whether a session ends by its time once its owner is silent. False where only `close` and the end of a process end one."""
     patience_s = 30.0
     """How long a test that waits for the store goes on before it fails."""
-
-    def __init_subclass__(cls) -> None:
-        """What a store does not do is not asked of it: pytest then finds no such test."""
-        super().__init_subclass__()
-        for name in dir(cls):
-            trait = getattr(getattr(cls, name), "asked_if", None)
-            if trait is not None and not getattr(cls, trait):
-                setattr(cls, name, None)
 
     @pytest.fixture
     def open_session(self) -> OpenSession:

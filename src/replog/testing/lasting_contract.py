@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 
 from replog.ports import Create, Put, SessionLost, UnknownOutcome, Versioned
-from replog.testing.contract_sessions import ContractSessions, OpenSession, asked_if, kept_alive
+from replog.testing.contract_sessions import ContractSessions, OpenSession, kept_alive
+from replog.testing.contract_traits import asked_if
 from replog.testing.eventually import eventually
 
 __all__ = ["LastingContract"]
@@ -57,7 +58,8 @@ class LastingContract(ContractSessions):
     def test_the_session_of_a_process_that_is_killed_ends(self, request: pytest.FixtureRequest, sessions: OpenSession) -> None:
         """Nobody ends it: others find out, by a lock, a connection or its time. Tried again where the machine stood still for so long
         that a short session was over before its process was killed."""
-        open_session = request.getfixturevalue("open_short_session" if self.expires else "open_session")
+        fixture = "open_short_session" if self.expires else "open_session"
+        open_session = request.getfixturevalue(fixture)
         other = sessions()
         other.commit([Create("/ids/kept", b"")])
 
@@ -67,7 +69,7 @@ class LastingContract(ContractSessions):
         for number in range(_TRIES):
             path, fired = f"/ids/{number}", list[str]()
             with kept_alive(other):
-                with _owned_elsewhere(open_session, path, self.expires, self.patience_s) as begun:
+                with _owned_elsewhere(open_session, path, fixture, self.patience_s) as begun:
                     for watched in ("/ids", path):
                         other.watch(watched, fired.append)
                     was_there = begun and other.list("/ids") == [str(number), "kept"]
@@ -81,7 +83,7 @@ class LastingContract(ContractSessions):
 
 
 @contextmanager
-def _owned_elsewhere(open_session: OpenSession, path: str, expires: bool, patience_s: float) -> Iterator[bool]:
+def _owned_elsewhere(open_session: OpenSession, path: str, fixture: str, patience_s: float) -> Iterator[bool]:
     """While another process has an ephemeral node: it is killed at the end. False if it has lost its session before it had one."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
@@ -93,7 +95,7 @@ def _owned_elsewhere(open_session: OpenSession, path: str, expires: bool, patien
             assert ours.poll(patience_s), f"it has done neither within {patience_s} s"
             begun: bool = ours.recv()
         except Exception as problem:
-            raise AssertionError(_not_opened(open_session, path, "open_short_session" if expires else "open_session")) from problem
+            raise AssertionError(_not_opened(open_session, path, fixture)) from problem
         yield begun
     finally:
         if owner.pid is not None:

@@ -10,23 +10,18 @@ from replog.config import BrokerConfig, TopicConfig
 from replog.errors import LogClosed, LogCorrupt, UsageError
 from replog.model import PartitionId
 from replog.ports import Log, LogDirectory, LogStart
+from replog.testing.contract_traits import ContractTraits, asked_if
 from replog.testing.log_samples import FIRST, SECOND, SMALL, TOPIC_ID, Ending, Lives, append, batch_of, entries_of, flush, shown
 
 __all__ = ["LogDirectoryContract"]
 
 
-class LogDirectoryContract:
+class LogDirectoryContract(ContractTraits):
     """The contract of `LogDirectory`."""
 
     is_locked = True
     """Whether a directory that is open is refused to whoever opens it too: see `Lives.open`. Also to the same process: it may run several
     brokers. False only for one in memory that nobody but its owner can reach."""
-
-    def __init_subclass__(cls) -> None:
-        """What a directory does not do is not asked of it: pytest then finds no such test."""
-        super().__init_subclass__()
-        if not cls.is_locked:
-            setattr(cls, LogDirectoryContract.test_an_open_directory_is_refused_to_everybody_else.__name__, None)
 
     @pytest.fixture
     def lives(self) -> Lives:
@@ -55,6 +50,7 @@ class LogDirectoryContract:
         assert directory.topic_of(FIRST) == "orders"
         assert len(directory.directory_id) == 32
 
+    @asked_if("is_locked")
     def test_an_open_directory_is_refused_to_everybody_else(self, lives: Lives, directory: LogDirectory, log: Log) -> None:
         append(log, 2)
         for _ in range(2):  # twice: to be refused does not take the lock from who has it

@@ -7,7 +7,7 @@ from errno import EIO, EMFILE
 import pytest
 
 from replog.errors import LogDamaged, LogFull
-from replog.ports import Log
+from replog.ports import FlushToken, Log
 from replog.testing.log_samples import FIRST, append, flush
 
 __all__ = ["LogFlushContract"]
@@ -18,8 +18,7 @@ class LogFlushContract:
 
     def test_a_flush_covers_what_was_appended_before_it(self, log: Log) -> None:
         append(log, 2)
-        token = log.flush()
-        assert token is not None
+        token = _begun(log)
         assert (token.end, token.identity) == (2, FIRST)
         append(log, 2)
         token.run()
@@ -32,8 +31,7 @@ class LogFlushContract:
 
     def test_a_flush_that_finds_no_descriptors_is_done_later(self, log: Log) -> None:
         append(log, 2)
-        token = log.flush()
-        assert token is not None
+        token = _begun(log)
         token.run()
         token.error = OSError(EMFILE, "Too many open files")
         assert not token.failed
@@ -47,8 +45,7 @@ class LogFlushContract:
     def test_a_flush_from_before_a_truncation_proves_nothing(self, log: Log) -> None:
         append(log, 2)
         append(log, 2)
-        token = log.flush()
-        assert token is not None
+        token = _begun(log)
         log.truncate_to(2)
         append(log, 2, epoch=1)
         log.flushed(token.run())
@@ -59,8 +56,7 @@ class LogFlushContract:
         for offset in (0, 4):
             for _ in range(5):
                 append(log, 2)
-            token = log.flush()
-            assert token is not None
+            token = _begun(log)
             log.reset_to(offset)
             for _ in range(5):
                 append(log, 2)
@@ -74,11 +70,9 @@ class LogFlushContract:
         append(log, 2)
         flush(log)
         append(log, 2)
-        token = log.flush()
+        token = _begun(log)
         append(log, 2)
-        later = log.flush()
-        assert token is not None
-        assert later is not None
+        later = _begun(log)
         token.run()
         token.error = OSError(EIO, "Input/output error")
         assert token.failed
@@ -92,11 +86,16 @@ class LogFlushContract:
 
     def test_older_flushes_never_move_the_flushed_end_back(self, log: Log) -> None:
         append(log, 2)
-        older = log.flush()
+        older = _begun(log)
         append(log, 2)
-        newer = log.flush()
-        assert older is not None
-        assert newer is not None
+        newer = _begun(log)
         log.flushed(newer.run())
         log.flushed(older.run())
         assert log.flushed_end == 4
+
+
+def _begun(log: Log) -> FlushToken:
+    """A flush of what has not been flushed."""
+    token = log.flush()
+    assert token is not None
+    return token

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
-from replog.ports import Check, Conflict, Create, MetadataStore, Op, Put, SessionLost, UnknownOutcome
+from replog.ports import Check, Conflict, Create, MetadataStore, Op, Put, SessionLost, UnknownOutcome, Versioned
 from replog.testing.contract_sessions import ContractSessions, OpenSession
 
 __all__ = ["RaceContract"]
@@ -59,7 +59,7 @@ class RaceContract(ContractSessions):
 
         def look() -> None:
             while not over.is_set():
-                read.append([_number(reader, path) for path in ("/a", "/b", "/a")])
+                read.append([int(_found(reader, path).value) for path in ("/a", "/b", "/a")])
                 begun.set()
 
         with _threads_in_turns(), ThreadPoolExecutor(1) as pool:
@@ -82,8 +82,8 @@ class RaceContract(ContractSessions):
             one = sessions()
             with _threads_in_turns(), _writing(one, "/seat"):
                 self.end(one, other)
-                seen = _version(other, "/seat")
-            late.append(_version(other, "/seat") - seen)
+                seen = _found(other, "/seat").version
+            late.append(_found(other, "/seat").version - seen)
         assert late == [0] * ENDED_ROUNDS, f"writes of a session after its end, in each round: {late}"
 
 
@@ -114,16 +114,10 @@ def _writing(store: MetadataStore, path: str) -> Iterator[None]:
             each.result()
 
 
-def _version(store: MetadataStore, path: str) -> int:
+def _found(store: MetadataStore, path: str) -> Versioned:
     found = store.read(path)
     assert found is not None
-    return found.version
-
-
-def _number(store: MetadataStore, path: str) -> int:
-    found = store.read(path)
-    assert found is not None
-    return int(found.value)
+    return found
 
 
 def _race(stores: Sequence[MetadataStore], batches: Sequence[Sequence[Op]]) -> list[list[int]]:

@@ -13,7 +13,8 @@ import pytest
 
 from replog.errors import UsageError
 from replog.ports import Conflict, Create, Delete, MetadataStore, Op, Put, SessionLost, UnknownOutcome, Versioned
-from replog.testing.contract_sessions import ContractSessions, OpenSession, asked_if, kept_alive
+from replog.testing.contract_sessions import ContractSessions, OpenSession, kept_alive
+from replog.testing.contract_traits import asked_if
 from replog.testing.eventually import eventually
 
 __all__ = ["SessionContract"]
